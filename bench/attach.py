@@ -1,4 +1,4 @@
-"""What is attached and detached in one run: floors, Trackbed, today's delegates, whole pods and Multus."""
+"""The cases of one run of `attach`: floors, Trackbed, today's delegates, whole pods and Multus."""
 
 import contextlib
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _DELEGATES: Final = {"macvlan": delegates.macvlan, "move": delegates.move}
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much to run: pods one after another of floor and Trackbed, of all others, and rounds of ten at once."""
+    """Numbers of pods: of floor and Trackbed in sequence, of all other cases in sequence, and rounds of ten at once."""
 
     pods: int
     peer_pods: int
@@ -30,29 +30,29 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What cases are made of. `cluster` is None where there is no Multus."""
+    """The parts that cases share. `cluster` is None without Multus."""
 
     node: Node
     amount: Amount
-    found: Peers
+    peers: Peers
     agents: dict[str, trackbed_case.Agent]
     kubelets: dict[str, whole.Kubelet]
     cluster: Cluster | None
 
     def count(self) -> Counts:
-        """What has been asked of kubelets and of the API server so far."""
+        """Return the requests to kubelets and to the API server so far."""
         counts = {"kubelet calls": sum(kubelet.calls() for kubelet in self.kubelets.values())}
         return counts | (self.cluster.counts() if self.cluster else {})
 
 
-def measure(state: Path, found: Peers, amount: Amount) -> Measured:
+def measure(state: Path, peers: Peers, amount: Amount) -> Measured:
     """Run every case that can be run. Moves this process into private namespaces for good."""
-    kernel.own_namespaces()
+    kernel.enter_namespaces()
     state.mkdir(parents=True, exist_ok=True)
     made = node(state)
     measured = Measured()
     with contextlib.ExitStack() as stack:
-        run = _run(stack, made, found, amount, measured)
+        run = _run(stack, made, peers, amount, measured)
         turns.interleave(made, list(_cases(run, measured.missing)), run.count, measured)
         measured.tcp_sockets = sum(map(trackbed_case.tcp_sockets, run.agents.values()))
     try:
@@ -62,9 +62,9 @@ def measure(state: Path, found: Peers, amount: Amount) -> Measured:
     return measured
 
 
-def _run(stack: contextlib.ExitStack, made: Node, found: Peers, amount: Amount, measured: Measured) -> _Run:
-    api = _cluster(stack, made, found, measured.missing)
-    run = _Run(made, amount, found, {}, {}, api)
+def _run(stack: contextlib.ExitStack, made: Node, peers: Peers, amount: Amount, measured: Measured) -> _Run:
+    api = _cluster(stack, made, peers, measured.missing)
+    run = _Run(made, amount, peers, {}, {}, api)
     for mode in trackbed_case.MODES:
         kubelet = run.kubelets[mode] = whole.start_kubelet(trackbed_case.RUN / f"kubelet-{mode}", mode)
         stack.callback(whole.stop_kubelet, kubelet)
@@ -74,11 +74,11 @@ def _run(stack: contextlib.ExitStack, made: Node, found: Peers, amount: Amount, 
     return run
 
 
-def _cluster(stack: contextlib.ExitStack, made: Node, found: Peers, missing: dict[str, str]) -> Cluster | None:
-    why = found.without
-    if found.programs and not why:
+def _cluster(stack: contextlib.ExitStack, made: Node, peers: Peers, missing: dict[str, str]) -> Cluster | None:
+    why = peers.without
+    if peers.programs and not why:
         try:
-            running = stack.enter_context(cluster(made.state / "kubernetes", found.programs))
+            running = stack.enter_context(cluster(made.state / "kubernetes", peers.programs))
             multus.networks(made, running)
         except (*turns.FAILURES, ControlPlaneError) as error:
             why = f"failed: {error}"
@@ -91,29 +91,29 @@ def _cluster(stack: contextlib.ExitStack, made: Node, found: Peers, missing: dic
 def _cases(run: _Run, missing: dict[str, str]) -> Iterator[Case]:
     many, few = (run.amount.pods, run.amount.rounds), (run.amount.peer_pods, run.amount.rounds)
     macvlan = floor.macvlan(run.node)
-    yield Case("floor+exec macvlan", floor.through_exec(macvlan), *few)
-    yield Case("one bare move", floor.one_move(run.node), run.amount.peer_pods, 0, links=0)
+    yield Case("floor+exec macvlan", floor.add_exec(macvlan), *few)
+    yield Case("one bare move", floor.move_one_port(run.node), run.amount.peer_pods, 0, links=0)
     agent = run.agents["macvlan"]
     phases = partial(trackbed_case.phases, agent)
-    yield Case("pod without rails", whole.without_rails(agent), *many, links=0, counted=True, phases=phases)
+    yield Case("pod without rails", whole.skip_rails(agent), *many, links=0, counted=True, phases=phases)
     for mode, agent in run.agents.items():
         yield Case(f"floor {mode}", _FLOORS[mode](run.node), *many)
         yield Case(f"trackbed {mode}", trackbed_case.case(agent), *many, phases=partial(trackbed_case.phases, agent))
-        if run.found.folder is None:
+        if run.peers.folder is None:
             without = f"delegates {mode}", f"pod trackbed {mode}", "pod eth0 alone"
-            missing.update(dict.fromkeys(without, run.found.reason))
+            missing.update(dict.fromkeys(without, run.peers.reason))
             continue
-        yield Case(f"delegates {mode}", _DELEGATES[mode](run.found.folder, run.node), *few)
-        yield from _whole(run, mode, run.found.folder)
+        yield Case(f"delegates {mode}", _DELEGATES[mode](run.peers.folder, run.node), *few)
+        yield from _iter_whole_pods(run, mode, run.peers.folder)
 
 
-def _whole(run: _Run, mode: str, plugins: Path) -> Iterator[Case]:
+def _iter_whole_pods(run: _Run, mode: str, plugins: Path) -> Iterator[Case]:
     few = run.amount.peer_pods, run.amount.rounds
     if mode == "macvlan":
         yield Case("pod eth0 alone", whole.eth0(plugins, run.node), *few, links=1)
     agent = run.agents[mode]
     pod, phases = whole.trackbed(plugins, run.node, agent), partial(trackbed_case.phases, agent)
     yield Case(f"pod trackbed {mode}", pod, *few, links=RAILS + 1, counted=True, phases=phases)
-    if run.cluster and run.found.multus:
-        pod = multus.pods((run.found.multus, plugins), run.node, run.cluster, mode)
+    if run.cluster and run.peers.multus:
+        pod = multus.pods((run.peers.multus, plugins), run.node, run.cluster, mode)
         yield Case(f"pod multus {mode}", pod, *few, links=RAILS + 1, counted=True)

@@ -1,4 +1,4 @@
-"""An API server for Multus to ask: pods and networks as objects, without a kubelet; and what it was asked, counted."""
+"""An API server for Multus, with pods and networks as objects but without a kubelet, and the count of its requests."""
 
 import contextlib
 import http.client
@@ -28,40 +28,40 @@ _READS: Final = ("GET", "LIST", "WATCH")
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A control plane that runs."""
+    """A running control plane."""
 
     kubeconfig: Path
     client: BlockingClient
 
     def pod(self, name: str, networks: Sequence[str]) -> str:
-        """Create a pod that asks for these networks, as net1, net2, ...; its UID."""
-        asked = [{"name": network, "interface": f"net{number}"} for number, network in enumerate(networks, 1)]
-        metadata = {"name": name, "namespace": NAMESPACE, "annotations": {_ANNOTATION: json.dumps(asked)}}
+        """Create a pod with these networks as net1, net2, ...; return its UID."""
+        requests = [{"name": network, "interface": f"net{number}"} for number, network in enumerate(networks, 1)]
+        metadata = {"name": name, "namespace": NAMESPACE, "annotations": {_ANNOTATION: json.dumps(requests)}}
         spec = {"nodeName": "bench", "containers": [{"name": "main", "image": "none"}]}
         made = self.client.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
         return str(made.body["metadata"]["uid"])
 
     def network(self, config: Mapping[str, object]) -> None:
-        """Create a network with the name and the configuration given."""
+        """Create a network of the name in its configuration."""
         metadata = {"name": config["name"], "namespace": NAMESPACE}
         head = {"apiVersion": f"{_GROUP}/v1", "kind": _KIND, "metadata": metadata}
         self.client.create({**head, "spec": {"config": json.dumps(config)}})
 
     def counts(self) -> dict[str, int]:
-        """Requests about pods, their events and networks so far, and how many of them wrote.
+        """Return the number of requests about pods, their events and networks so far, and how many of them wrote.
 
-        Left out are what the benchmark asks itself (it creates pods) and the server's own watches.
+        The benchmark's own requests (it creates pods) and the server's own watches are left out.
         """
-        found = {"API requests": 0, "API writes": 0}
+        requests = {"API requests": 0, "API writes": 0}
         for labels, number in _requests(_metrics(self.kubeconfig)):
-            found["API requests"] += number
-            found["API writes"] += number if labels["verb"] not in _READS else 0
-        return found
+            requests["API requests"] += number
+            requests["API writes"] += number if labels["verb"] not in _READS else 0
+        return requests
 
 
 @contextlib.contextmanager
 def cluster(folder: Path, programs: Path) -> Iterator[Cluster]:
-    """Run etcd and an API server that knows networks, in this network namespace; they end with the block."""
+    """Run etcd and an API server with the CRD of networks in this network namespace, until the block ends."""
     with (
         control_plane.run_control_plane(folder, programs, controllers=False) as kubeconfig,
         connect(str(kubeconfig)) as client,
@@ -102,7 +102,7 @@ def _metrics(kubeconfig: Path) -> str:
     config = json.loads(kubeconfig.read_text())
     server, token = config["clusters"][0]["cluster"]["server"], config["users"][0]["user"]["token"]
     trust = ssl.create_default_context(cafile=str(kubeconfig.with_name("cert.pem")))
-    asked = http.client.HTTPSConnection(server.removeprefix("https://"), timeout=_METRICS_S, context=trust)
-    with contextlib.closing(asked):
-        asked.request("GET", "/metrics", headers={"Authorization": f"Bearer {token}"})
-        return asked.getresponse().read().decode()
+    connection = http.client.HTTPSConnection(server.removeprefix("https://"), timeout=_METRICS_S, context=trust)
+    with contextlib.closing(connection):
+        connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {token}"})
+        return connection.getresponse().read().decode()

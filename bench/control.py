@@ -1,9 +1,10 @@
-"""A real API server with simulated nodes: how a controller rolls a change over a thousand, and what ten thousand cost.
+"""The controller with a real API server and simulated nodes: a roll-out over 1,000 nodes, and the cost of 10,000.
 
-`rolled`    1,000 nodes x 8 rails, 5 % unavailable at most, 1 % of them failing; two controllers, and the one that leads
-            is killed every 30 s. Each node must be changed once, none forgotten.
-`settled`   10,000 nodes as planned: how long a fresh controller takes until it has looked at all of them, its memory,
-            and what the API server is asked in the last minute of two in which nothing changes.
+Roll-out    1,000 nodes x 8 rails, at most 5 % unavailable, 1 % failing; of two controllers, the leader is killed every
+            30 s. Each node must be changed exactly once.
+Drift       one value is flipped on 1,000 nodes: all are repaired in place, and none is drained.
+Settled     10,000 nodes as planned: the time until a new controller has read all of them, its memory, and the requests
+            to the API server in the last minute of two without changes.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ from trackbed.cluster.api.errors import KubeError
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.controller.objects import FABRICS, NODES, NodeObject
 from trackbed.cluster.controller.run import LEASE
-from trackbed.cluster.daemon.serving import run_until_first_ends
+from trackbed.cluster.daemon.tasks import run_until_first_ends
 
 _NAMESPACE: Final = "trackbed-system"
 _ROLLED, _SETTLED = 1_000, 10_000
@@ -38,6 +39,8 @@ _UNAVAILABLE, _FAILING = 50, 10
 _KILL_S, _ROLL_S = 30.0, 1500.0
 _SYNC_S, _SYNC_GOAL_S, _MB, _REQUESTS = 600.0, 60.0, 400.0, 20.0
 _QUIET_S: Final = 60.0
+_DRAINED_S: Final = 10.0
+"""Time in which a controller would have begun to drain."""
 _AT_ONCE: Final = 32
 _NEXT: Final = 2
 """Generation of the Fabric after a change."""
@@ -45,9 +48,9 @@ _REQUESTS_TOTAL = re.compile(r"^apiserver_request_total\{[^}]*\} ([0-9.e+]+)$", 
 
 
 def control() -> Iterator[Figure]:
-    """Figures of both."""
+    """Yield the figures of both measurements."""
     programs = build.build_programs(CONTROL_PLANE, print)
-    for measure in (_rolled, _settled):
+    for measure in (_measure_roll, _measure_drift, _measure_settled):
         with (
             tempfile.TemporaryDirectory() as folder,
             control_plane.run_control_plane(Path(folder), programs, controllers=False) as kubeconfig,
@@ -60,7 +63,7 @@ def control() -> Iterator[Figure]:
 
 @dataclass
 class _Watch:
-    """The most nodes that were seen tainted at once."""
+    """The largest number of nodes that were tainted at once."""
 
     client: Client
     most: int = 0
@@ -80,7 +83,7 @@ class _Watch:
 
 @dataclass
 class _Controllers:
-    """Controllers as processes of their own."""
+    """Controllers as separate processes."""
 
     kubeconfig: Path
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -96,7 +99,7 @@ class _Controllers:
         return name
 
     def kill(self, name: str) -> None:
-        """As a power cut does it, and another one in its place."""
+        """Kill a controller with SIGKILL, and start another."""
         process = self.running.pop(name, None)
         if process is not None:
             process.send_signal(signal.SIGKILL)
@@ -111,12 +114,12 @@ class _Controllers:
             process.wait(30)
 
     def megabytes(self, name: str) -> float:
-        """Resident memory now."""
+        """Return the resident memory in MiB."""
         status = Path(f"/proc/{self.running[name].pid}/status").read_text(encoding="ascii")
         return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
-async def _rolled(kubeconfig: Path) -> list[Figure]:
+async def _measure_roll(kubeconfig: Path) -> list[Figure]:
     agents = Agents(needs_reboot=lambda name: name.endswith("3"), fails=lambda name: name.endswith("77"))
     controllers, watch = _Controllers(kubeconfig), None
     async with _ground(kubeconfig, _ROLLED, agents) as client:
@@ -126,7 +129,7 @@ async def _rolled(kubeconfig: Path) -> list[Figure]:
             controllers.start()
             controllers.start()
             began = killed = time.monotonic()
-            while not _done(await _status(client)) and time.monotonic() - began < _ROLL_S:
+            while not _is_done(await _status(client)) and time.monotonic() - began < _ROLL_S:
                 await asyncio.sleep(1)
                 if time.monotonic() - killed > _KILL_S:
                     controllers.kill(await _leader(client))
@@ -139,7 +142,7 @@ async def _rolled(kubeconfig: Path) -> list[Figure]:
     sound, failed = status.get("sound", 0), status.get("failed", 0)
     why = f"{controllers.kills} leaders killed; {sound} sound, {failed} failed"
     return [
-        Figure(f"{_ROLLED} nodes rolled", seconds if _done(status) else None, _ROLL_S, "s", why=why),
+        Figure(f"{_ROLLED} nodes rolled", seconds if _is_done(status) else None, _ROLL_S, "s", why=why),
         Figure("most nodes unavailable at once", watch.most, _UNAVAILABLE, "nodes"),
         Figure("nodes forgotten", _ROLLED - sound - failed, 0, "nodes"),
         Figure("nodes changed twice", sum(times > 1 for times in changed), 0, "nodes"),
@@ -147,24 +150,49 @@ async def _rolled(kubeconfig: Path) -> list[Figure]:
     ]
 
 
-async def _settled(kubeconfig: Path) -> list[Figure]:
+async def _measure_drift(kubeconfig: Path) -> list[Figure]:
+    agents, controllers = Agents(prepared=True), _Controllers(kubeconfig)
+    async with _ground(kubeconfig, _ROLLED, agents) as client:
+        watch = _Watch(client)
+        watching = asyncio.create_task(watch.run())
+        try:
+            controllers.start()
+            await _wait_until(client, _is_done)
+            began = time.monotonic()
+            agents.flip_values()
+            await _wait_until(client, lambda _: all(host.repairs for host in agents.hosts.values()))
+            seconds = time.monotonic() - began
+            await asyncio.sleep(_DRAINED_S)
+            await _wait_until(client, _is_done)
+        finally:
+            watching.cancel()
+            await asyncio.to_thread(controllers.end)
+    repairs = [host.repairs for host in agents.hosts.values()]
+    return [
+        Figure(f"one value flipped on {_ROLLED} nodes, repaired", seconds, _ROLL_S, "s"),
+        Figure("nodes drained for it", watch.most, 0, "nodes", why="tainted at any moment"),
+        Figure("nodes not repaired once", sum(times != 1 for times in repairs), 0, "nodes"),
+    ]
+
+
+async def _measure_settled(kubeconfig: Path) -> list[Figure]:
     agents, controllers = Agents(prepared=True), _Controllers(kubeconfig)
     async with _ground(kubeconfig, _SETTLED, agents) as client:
         try:
             began = time.monotonic()
             controllers.kill(controllers.start())
-            await _until(client, _done)
+            await _wait_until(client, _is_done)
             from_nothing = time.monotonic() - began
             await asyncio.to_thread(controllers.end)
             controllers.running.clear()
             await client.merge(f"{FABRICS}/train", {"spec": {"rollout": {"nodeMinutes": 61}}})
             began, name = time.monotonic(), controllers.start()
-            await _until(client, lambda status: _done(status) and status.get("observedGeneration") == _NEXT)
+            await _wait_until(client, lambda status: _is_done(status) and status.get("observedGeneration") == _NEXT)
             sync = time.monotonic() - began
             await asyncio.sleep(_QUIET_S)
             before = await _requests(client)
             await asyncio.sleep(_QUIET_S)
-            asked = (await _requests(client) - before) / _QUIET_S
+            request_rate = (await _requests(client) - before) / _QUIET_S
             memory = controllers.megabytes(name)
         finally:
             await asyncio.to_thread(controllers.end)
@@ -175,14 +203,18 @@ async def _settled(kubeconfig: Path) -> list[Figure]:
         ),
         Figure("its memory", memory, _MB, "MB"),
         Figure(
-            "requests a second when nothing changes", asked, _REQUESTS, "", why="of everybody, the server itself too"
+            "requests a second when nothing changes",
+            request_rate,
+            _REQUESTS,
+            "",
+            why="of everybody, the server itself too",
         ),
     ]
 
 
 @asynccontextmanager
 async def _ground(kubeconfig: Path, count: int, agents: Agents) -> AsyncIterator[Client]:
-    """Nodes, agents that answer for them, and a Fabric."""
+    """Create nodes, their simulated agents and a Fabric; yield a client."""
     async with connect(str(kubeconfig)) as client:
         gate = asyncio.Semaphore(_AT_ONCE)
         await asyncio.gather(*(_node(client, gate, f"n{number}") for number in range(count)))
@@ -203,29 +235,29 @@ async def _ground(kubeconfig: Path, count: int, agents: Agents) -> AsyncIterator
 
 
 async def _node(client: Client, gate: asyncio.Semaphore, name: str) -> None:
-    one: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    body: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
     ready = [{"type": "Ready", "status": "True", "reason": "x", "message": "x"}]
     async with gate:
-        await client.create(NODES, one)
-        await client.apply(f"{NODES}/{name}/status", {**one, "status": {"conditions": ready}}, "kubelet")
+        await client.create(NODES, body)
+        await client.apply(f"{NODES}/{name}/status", {**body, "status": {"conditions": ready}}, "kubelet")
 
 
 async def _status(client: Client) -> dict[str, Any]:
     with suppress(KubeError):
-        found = await client.get(f"{FABRICS}/train", dict[str, Any])
-        return dict(found.get("status", {}))
+        fabric = await client.get(f"{FABRICS}/train", dict[str, Any])
+        return dict(fabric.get("status", {}))
     return {}
 
 
-async def _until(client: Client, holds: Callable[[dict[str, Any]], bool]) -> None:
+async def _wait_until(client: Client, holds: Callable[[dict[str, Any]], bool]) -> None:
     async with asyncio.timeout(_SYNC_S):
         while not holds(await _status(client)):  # noqa: ASYNC110 - the server is asked; nothing here could set an event
             await asyncio.sleep(0.5)
 
 
-def _done(status: dict[str, Any]) -> bool:
-    """Whether every node has come to its end, sound or failed."""
-    progress = [one for one in status.get("conditions", ()) if one["type"] == "Progressing"]
+def _is_done(status: dict[str, Any]) -> bool:
+    """Return whether every node is sound or has failed."""
+    progress = [condition for condition in status.get("conditions", ()) if condition["type"] == "Progressing"]
     return bool(progress) and progress[0]["reason"] in {"Complete", "Failed"}
 
 
@@ -235,10 +267,10 @@ async def _leader(client: Client) -> str:
 
 
 async def _requests(client: Client) -> float:
-    """All requests that the API server has answered."""
+    """Return the number of requests that the API server has answered."""
     lines = [line async for line in client.iter_lines("/metrics", {})]
     return sum(map(float, _REQUESTS_TOTAL.findall(b"\n".join(lines).decode())))
 
 
 def _quiet(_: str) -> None:
-    """What becomes of single requests is nobody's business here."""
+    """Ignore the outcome of a single request."""

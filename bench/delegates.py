@@ -18,36 +18,36 @@ Config = dict[str, object]
 
 
 def macvlan(folder: Path, node: Node) -> Callable[[Pod], Calls]:
-    """Each rail: macvlan in bridge mode on the rail's parent, address from host-local."""
+    """Prepare pods with a macvlan on each rail's parent, in bridge mode, with an address from host-local."""
     rails = macvlan_rails(node, node.state / "host-local-macvlan")
     return lambda pod: _calls(folder, rails, pod)
 
 
 def move(folder: Path, node: Node) -> Callable[[Pod], Calls]:
-    """Each rail: host-device moves the pod's own ready port, address from host-local."""
+    """Prepare pods whose own ports host-device moves, with addresses from host-local."""
     store = node.state / "host-local-move"
     return lambda pod: _calls(folder, move_rails(node, store, pod.slot), pod)
 
 
 def macvlan_rails(node: Node, store: Path) -> list[Config]:
-    """A network for each rail, the same for all pods."""
-    own = ({"type": "macvlan", "master": parent, "mode": "bridge"} for parent in node.parents)
-    return [_config("macvlan", 0, rail, config, store) for rail, config in enumerate(own)]
+    """Return a network for each rail, the same for all pods."""
+    configs = ({"type": "macvlan", "master": parent, "mode": "bridge"} for parent in node.parents)
+    return [_config("macvlan", 0, rail, config, store) for rail, config in enumerate(configs)]
 
 
 def move_rails(node: Node, store: Path, slot: int) -> list[Config]:
-    """A network for each rail of the pod in a slot."""
-    own = ({"type": "host-device", "device": port} for port in node.ports[slot])
-    return [_config("move", slot, rail, config, store) for rail, config in enumerate(own)]
+    """Return a network for each rail of the pod in a slot."""
+    configs = ({"type": "host-device", "device": port} for port in node.ports[slot])
+    return [_config("move", slot, rail, config, store) for rail, config in enumerate(configs)]
 
 
 def network(mode: str, slot: int, rail: int) -> str:
-    """What the network of a rail is called."""
+    """Return the name of a rail's network."""
     return f"macvlan-{rail}" if mode == "macvlan" else f"move-{slot}-{rail}"
 
 
-def _config(mode: str, slot: int, rail: int, own: Mapping[str, object], store: Path) -> Config:
-    return {"cniVersion": CNI_VERSION, "name": network(mode, slot, rail), **own, "ipam": _host_local(store, rail)}
+def _config(mode: str, slot: int, rail: int, config: Mapping[str, object], store: Path) -> Config:
+    return {"cniVersion": CNI_VERSION, "name": network(mode, slot, rail), **config, "ipam": _host_local(store, rail)}
 
 
 def _calls(folder: Path, rails: list[Config], pod: Pod) -> Calls:

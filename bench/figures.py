@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A measured value beside its goal.
+    """A measured value and its goal.
 
-    `value` None means not measured, and `why` says why. `at_least` says that more is better. `optional`: it takes
-    others' programs to measure, which may not be there.
+    `value` is None if it was not measured, and `why` gives the reason. With `at_least`, more is better. An `optional`
+    figure needs programs of other projects, which may be absent.
     """
 
-    what: str
+    name: str
     value: float | None
     goal: float
     unit: str
@@ -23,7 +23,7 @@ class Figure:
 
     @property
     def verdict(self) -> str:
-        """One of met, missed, not measured."""
+        """`met`, `missed` or `not measured`."""
         if self.value is None:
             return "not measured"
         good = self.value >= self.goal if self.at_least else self.value <= self.goal
@@ -31,24 +31,24 @@ class Figure:
 
 
 def percentile(values: Sequence[float], fraction: float) -> float:
-    """Nearest rank: the smallest value that at least `fraction` of all values do not exceed."""
+    """Return the nearest rank: the smallest value that at least `fraction` of all values do not exceed."""
     return sorted(values)[max(0, math.ceil(fraction * len(values)) - 1)]
 
 
 def ratio(above: float | None, below: float | None) -> float | None:
-    """One figure over another, None where either was not measured."""
+    """Return one figure divided by another; None if either was not measured."""
     return above / below if above is not None and below else None
 
 
 def text(figures: Iterable[Figure]) -> str:
-    """Value, goal and the share of the goal that is used up, a line each."""
+    """Render a table of figures: value, goal, and the share of the goal that is used up."""
     rows = [["", "measured", "goal", "measured / goal", ""]]
     for figure in figures:
         share = ratio(figure.value, figure.goal)
         bound = "at least" if figure.at_least else "at most"
         rows.append(
             [
-                figure.what,
+                figure.name,
                 f"{number(figure.value)} {figure.unit}".rstrip() if figure.value is not None else "-",
                 f"{bound} {figure.goal:g} {figure.unit}".rstrip(),
                 number(share),
@@ -59,14 +59,14 @@ def text(figures: Iterable[Figure]) -> str:
 
 
 def number(value: float | None) -> str:
-    """Three significant digits or whole numbers, whichever says more."""
+    """Render a number with three significant digits, from 100 without decimals; `-` for None."""
     if value is None:
         return "-"
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"  # noqa: PLR2004 - three digits end at 100
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell, the first to the left, the others to the right but the last."""
+    """Render aligned columns: the first and the last to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     last = len(widths) - 1
 

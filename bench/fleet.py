@@ -1,4 +1,4 @@
-"""How long 256 hosts take: `trackbed diff --nodes` and `trackbed apply --nodes` over a real sshd on loopback."""
+"""The duration of `trackbed diff --nodes` and `trackbed apply --nodes` on 256 hosts, over a real sshd on loopback."""
 
 import os
 import resource
@@ -21,7 +21,7 @@ _EACH_SECONDS: Final = 0.5
 
 @dataclass
 class Memory:
-    """The most that was seen at once, in MB: of Trackbed with its ssh clients, and of those clients alone."""
+    """The largest memory in MB of Trackbed with its ssh clients, and of its ssh clients alone."""
 
     stop: threading.Event = field(default_factory=threading.Event)
     whole: float = 0.0
@@ -29,16 +29,16 @@ class Memory:
     samples: int = 0
 
     def watch(self) -> None:
-        """Look twice a second, until `stop`, at each process that descends from a `trackbed` of ours."""
+        """Sample every process below our `trackbed` commands twice a second, until `stop`."""
         while not self.stop.wait(_EACH_SECONDS):
-            sizes = [(name, _pss(pid)) for pid, name in _ours().items()]
+            sizes = [(name, _pss(pid)) for pid, name in _map_descendants().items()]
             self.whole = max(self.whole, sum(size for _, size in sizes))
             self.clients = max(self.clients, sum(size for name, size in sizes if name == "ssh"))
             self.samples += bool(sizes)
 
 
 def fleet(hosts: int = HOSTS) -> Iterator[Figure]:
-    """Seconds of diff and apply and memory of the control side, straight and through gateways."""
+    """Yield the seconds of diff and apply, and the memory of the control side, directly and through gateways."""
     wrong = {(at + 1) * hosts // 6: how for at, how in enumerate(WRONG)}
     for config, how in (("ssh_config", ""), ("tree_config", ", through two gateways")):
         memory, cpu = Memory(), _cpu()
@@ -46,19 +46,19 @@ def fleet(hosts: int = HOSTS) -> Iterator[Figure]:
         watcher.start()
         try:
             with tempfile.TemporaryDirectory() as folder, site(Path(folder), hosts, wrong) as made:
-                seconds, failed = _both(made, hosts, wrong, config)
+                seconds, failed = _time_commands(made, hosts, wrong, config)
         finally:
             memory.stop.set()
             watcher.join()
         why = failed or f"{_cpu() - cpu:.0f} CPU s of all processes that were waited for, making the hosts included"
         yield Figure(f"diff and apply, {hosts} hosts{how}", None if failed else seconds, GOAL_SECONDS, "s", why=why)
-        told = f"of it {memory.clients:.0f} MB in ssh; {memory.samples} samples of PSS"
+        reason = f"of it {memory.clients:.0f} MB in ssh; {memory.samples} samples of PSS"
         size = memory.whole if memory.samples else None
-        yield Figure(f"memory of the control side{how}", size, GOAL_MB, "MB", why=told)
+        yield Figure(f"memory of the control side{how}", size, GOAL_MB, "MB", why=reason)
 
 
-def _both(made: Site, hosts: int, wrong: dict[int, str], config: str) -> tuple[float, str]:
-    """Seconds, and what was not as it must be: each failing host told of by its name, the rest as planned."""
+def _time_commands(made: Site, hosts: int, wrong: dict[int, str], config: str) -> tuple[float, str]:
+    """Return the seconds, and what was wrong: every failing host must be named, and the others be as planned."""
     began = time.monotonic()
     many = ("--nodes", f"gpu[001-{hosts:03}]", "--fanout", "16", "--timeout", "30")
     made.trackbed("diff", *many, config=config)
@@ -74,20 +74,20 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _ours() -> dict[int, str]:
-    """Process and name of each `trackbed` that this process started, and of all below it."""
+def _map_descendants() -> dict[int, str]:
+    """Return PID and name of each `trackbed` that this process started, and of their descendants."""
     parents, names = {}, {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                name, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
-            except OSError:  # it has ended
+                name, _, fields = (entry / "stat").read_text().partition("(")[2].rpartition(")")
+            except OSError:  # the process has ended
                 continue
-            names[int(entry.name)], parents[int(entry.name)] = name, int(rest.split()[1])
-    found = {pid for pid, parent in parents.items() if parent == os.getpid() and _is_trackbed(pid)}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return {pid: names[pid] for pid in found}
+            names[int(entry.name)], parents[int(entry.name)] = name, int(fields.split()[1])
+    pids = {pid for pid, parent in parents.items() if parent == os.getpid() and _is_trackbed(pid)}
+    while children := {pid for pid, parent in parents.items() if parent in pids} - pids:
+        pids |= children
+    return {pid: names[pid] for pid in pids}
 
 
 def _is_trackbed(pid: int) -> bool:
@@ -98,7 +98,7 @@ def _is_trackbed(pid: int) -> bool:
 
 
 def _pss(pid: int) -> float:
-    """Memory in MB, each shared page divided by those who share it (proc(5)); 0 for a process that has ended."""
+    """Return the proportional set size in MB (proc(5)); 0 for a process that has ended."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:

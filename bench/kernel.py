@@ -1,4 +1,4 @@
-"""Namespaces of this process's own, by the calls that Python 3.11 does not offer (unshare(2), mount(2), prctl(2))."""
+"""Private namespaces of this process, by calls that Python 3.11 lacks (unshare(2), mount(2), prctl(2))."""
 
 import ctypes
 import os
@@ -16,30 +16,30 @@ PR_SET_PDEATHSIG: Final = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def own_namespaces() -> None:
-    """Put this process into a private network, mount and, unless root, user namespace: they end with it.
+def enter_namespaces() -> None:
+    """Move this process into a private network, mount and, unless root, user namespace.
 
-    Call it while the process has one thread only. /sys is mounted afresh so that it shows the new network namespace,
-    /run so that what is written there (an agent's CDI files) reaches no runtime of this machine.
-    Raises OSError where the kernel refuses one of them.
+    Call it while the process has a single thread. /sys is mounted anew, so that it shows the new network namespace.
+    /run is mounted anew, so that files written there (an agent's CDI files) reach no runtime of this machine.
+    Raises OSError if the kernel refuses a call.
     """
     uid, gid = os.geteuid(), os.getegid()
-    _checked(_LIBC.unshare(CLONE_NEWNET | CLONE_NEWNS | (CLONE_NEWUSER if uid else 0)), "unshare")
+    _check(_LIBC.unshare(CLONE_NEWNET | CLONE_NEWNS | (CLONE_NEWUSER if uid else 0)), "unshare")
     if uid:
         Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
         Path("/proc/self/uid_map").write_text(f"0 {uid} 1", encoding="ascii")
         Path("/proc/self/gid_map").write_text(f"0 {gid} 1", encoding="ascii")
-    _checked(_LIBC.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "mount / private")
-    _checked(_LIBC.mount(b"sysfs", b"/sys", b"sysfs", 0, None), "mount /sys")
-    _checked(_LIBC.mount(b"tmpfs", os.path.realpath(b"/var/run"), b"tmpfs", 0, None), "mount /run")
+    _check(_LIBC.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "mount / private")
+    _check(_LIBC.mount(b"sysfs", b"/sys", b"sysfs", 0, None), "mount /sys")
+    _check(_LIBC.mount(b"tmpfs", os.path.realpath(b"/var/run"), b"tmpfs", 0, None), "mount /run")
 
 
 def die_with_parent() -> None:
     """Have the kernel kill this process when the thread that started it ends; for `preexec_fn`."""
-    _checked(_LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0), "prctl")
+    _check(_LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0), "prctl")
 
 
-def _checked(result: int, what: str) -> None:
+def _check(result: int, call: str) -> None:
     if result != 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        raise OSError(number, f"{call}: {os.strerror(number)}")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A stand-in for the kubelet, in a process of its own: `bench/kubelet.py DIR MODE`.
+"""A stand-in for the kubelet, as a separate process: `bench/kubelet.py DIR MODE`.
 
-It takes registrations of device plugins in DIR and watches their devices, as a kubelet does, and says which devices a
-pod was given (pod-resources, Get): for pods in namespace `bench` one of each rail, by the slot at the end of their name
-(pod-1f00-3 has rail0-3 to rail7-3, or the ports rail24 to rail31 to move); for others none. Each line on stdin is
-answered with the number of pod-resources calls so far. It ends with stdin.
+It accepts registrations of device plugins in DIR and watches their devices, as a kubelet does. Pod-resources (Get)
+returns the devices of a pod: in namespace `bench` one of each rail, by the slot at the end of the pod's name
+(pod-1f00-3 has rail0-3 to rail7-3, or for move the ports rail24 to rail31); elsewhere none. Each line on stdin is
+answered with the number of pod-resources calls so far. It ends at the end of stdin.
 """
 
 import sys
@@ -23,7 +23,7 @@ from trackbed.node.rails.kubelet import messages, wire
 
 
 class Kubelet:
-    """Answers; `calls` are those to pod-resources."""
+    """The services; `calls` is the number of pod-resources calls."""
 
     def __init__(self, folder: Path, mode: str) -> None:
         self._folder = folder
@@ -33,8 +33,8 @@ class Kubelet:
         self.calls = 0
 
     def register(self, request: bytes, _: grpc.ServicerContext) -> bytes:
-        """Registration.Register."""
-        self._watchers.submit(self._watch, wire.get_text(wire.parse_fields(request), 2))
+        """Handle Registration.Register."""
+        self._watchers.submit(self._watch, wire.get_last_string(wire.parse_fields(request), 2))
         return b""
 
     def _watch(self, endpoint: str) -> None:
@@ -44,17 +44,17 @@ class Kubelet:
                 pass
 
     def get(self, request: bytes, _: grpc.ServicerContext) -> bytes:
-        """PodResourcesLister.Get."""
+        """Handle PodResourcesLister.Get."""
         self._count()
-        found = wire.parse_fields(request)
-        name, namespace = wire.get_text(found, 1), wire.get_text(found, 2)
-        given = self._devices(int(name.rpartition("-")[2])) if namespace == NAMESPACE else {}
-        devices = [wire.encode_message((1, resource), (2, device)) for resource, device in given.items()]
-        container = wire.encode_message((1, "main"), *wire.repeat_field(2, devices))
+        fields = wire.parse_fields(request)
+        name, namespace = wire.get_last_string(fields, 1), wire.get_last_string(fields, 2)
+        allocation = self._devices(int(name.rpartition("-")[2])) if namespace == NAMESPACE else {}
+        devices = [wire.encode_message((1, resource), (2, device)) for resource, device in allocation.items()]
+        container = wire.encode_message((1, "main"), *wire.expand_repeated_field(2, devices))
         return wire.encode_message((1, wire.encode_message((1, name), (2, namespace), (3, container))))
 
     def list(self, _: bytes, __: grpc.ServicerContext) -> bytes:
-        """PodResourcesLister.List, which nobody should need."""
+        """Handle PodResourcesLister.List, which should not be called."""
         self._count()
         return b""
 
@@ -64,8 +64,8 @@ class Kubelet:
 
     def _devices(self, slot: int) -> dict[str, str]:
         if self._mode == "move":
-            return {messages.name_resource(rail): f"rail{rail}" for rail in range(slot * RAILS, (slot + 1) * RAILS)}
-        return {messages.name_resource(rail): f"rail{rail}-{slot}" for rail in range(RAILS)}
+            return {f"{messages.DOMAIN}/rail{rail}": f"rail{rail}" for rail in range(slot * RAILS, (slot + 1) * RAILS)}
+        return {f"{messages.DOMAIN}/rail{rail}": f"rail{rail}-{slot}" for rail in range(RAILS)}
 
 
 def main() -> None:

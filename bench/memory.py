@@ -1,4 +1,4 @@
-"""How much memory an agent holds with 100 pods of 8 macvlan rails each, beside a kubelet."""
+"""The memory of an agent that serves a kubelet and has 100 pods of 8 macvlan rails each."""
 
 import time
 from pathlib import Path
@@ -14,24 +14,24 @@ _WATCHED_S: Final = 30
 
 
 def memory(made: Node) -> dict[str, float]:
-    """MB resident of the agent: before the first pod, with 100, and the most it ever had."""
+    """Return the resident memory of the agent in MB: without pods, with 100 pods, and at most."""
     kubelet = whole.start_kubelet(trackbed_case.RUN / "kubelet-memory", "macvlan")
     try:
         agent = trackbed_case.start_agent(made, trackbed_case.Wanted("memory", "macvlan", kubelet.folder, _PREFIX))
         try:
-            return _filled(made, agent)
+            return _measure_agent(made, agent)
         finally:
             trackbed_case.stop(agent)
     finally:
         whole.stop_kubelet(kubelet)
 
 
-def _filled(made: Node, agent: trackbed_case.Agent) -> dict[str, float]:
+def _measure_agent(made: Node, agent: trackbed_case.Agent) -> dict[str, float]:
     empty = _status_mb(agent, "VmRSS")
     with pods(made, PODS) as running:
         for pod in running:
             _attach(agent, pod)
-        _settled(agent)
+        _wait_until_settled(agent)
         full = _status_mb(agent, "VmRSS")
     return {"without pods": empty, f"with {PODS} pods": full, "at most": _status_mb(agent, "VmHWM")}
 
@@ -41,12 +41,12 @@ def _attach(agent: trackbed_case.Agent, pod: Pod) -> None:
     runtime.call([str(agent.executable)], agent.executable.parent, pod, ("ADD", whole.ETH0), config)
 
 
-def _settled(agent: trackbed_case.Agent) -> None:
+def _wait_until_settled(agent: trackbed_case.Agent) -> None:
     """Wait until the agent has probed all addresses. Raises RuntimeError unless it holds all pods."""
     deadline = time.monotonic() + _WATCHED_S
-    while (told := read_status(agent.socket))["watched"] and time.monotonic() < deadline:
+    while (status := read_status(agent.socket))["watched"] and time.monotonic() < deadline:
         time.sleep(0.5)
-    held = sum(len(attachment["ports"]) for attachment in told["attachments"])
+    held = sum(len(attachment["ports"]) for attachment in status["attachments"])
     if held != PODS * RAILS:
         raise RuntimeError(f"the agent holds {held} rails of {PODS * RAILS}")
 

@@ -1,6 +1,6 @@
-"""Whole pods by thin Multus: one exec for the runtime; it asks the API server, then calls ptp and a plugin each rail.
+"""Whole pods by thin Multus, which queries the API server, then calls ptp and a plugin for each rail.
 
-Pods and networks are objects that exist before; what Multus does with them is in the time.
+Pods and networks are created before; what Multus does with them is timed.
 """
 
 import functools
@@ -19,29 +19,29 @@ from bench.cluster import Cluster
 from bench.node import RAILS, Calls, Node, Pod
 
 VARIABLE: Final = "TRACKBED_PEERS"
-"""Names the folder that holds multus.xz."""
+"""Environment variable with the folder of multus.xz."""
 
 Case = tuple[Path, Path]
-"""The program, and the folder of the plugins that it calls."""
+"""The program, and the folder of its plugins."""
 
 
 def program(cache: Path) -> Path:
-    """Multus, unpacked into the cache once. Raises OSError or LZMAError where there is none."""
+    """Unpack Multus into the cache once; return its path. Raises OSError or LZMAError if it is absent."""
     named = os.environ.get(VARIABLE)
     if not named:
         raise FileNotFoundError(f"{VARIABLE} names no folder with multus.xz")
     packed = (Path(named) / "multus.xz").read_bytes()
-    found = cache / f"multus-{hashlib.sha256(packed).hexdigest()[:12]}"
-    if not found.exists():
-        fresh = found.with_suffix(".new")
+    unpacked = cache / f"multus-{hashlib.sha256(packed).hexdigest()[:12]}"
+    if not unpacked.exists():
+        fresh = unpacked.with_suffix(".new")
         fresh.write_bytes(lzma.decompress(packed))
         fresh.chmod(0o755)
-        fresh.rename(found)
-    return found
+        fresh.rename(unpacked)
+    return unpacked
 
 
 def networks(node: Node, cluster: Cluster) -> None:
-    """Make the networks of all pods."""
+    """Create the networks of all pods."""
     store = node.state / "host-local-multus"
     made = [delegates.macvlan_rails(node, store)]
     made += [delegates.move_rails(node, store, slot) for slot in range(len(node.ports))]
@@ -49,9 +49,9 @@ def networks(node: Node, cluster: Cluster) -> None:
         cluster.network(config)
 
 
-def pods(found: Case, node: Node, cluster: Cluster, mode: str) -> Callable[[Pod], Calls]:
-    """eth0 by ptp, then the rails in this mode."""
-    multus, plugins = found
+def pods(programs: Case, node: Node, cluster: Cluster, mode: str) -> Callable[[Pod], Calls]:
+    """Prepare pods with eth0 by ptp, and rails in this mode."""
+    multus, plugins = programs
     config: dict[str, object] = {
         "cniVersion": whole.CNI_VERSION,
         "name": "multus-cni-network",

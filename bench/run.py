@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The benchmark's one program: `bench/run.py [plan|cli|stacks|attach|fleet|webhook|control|all] [options]`."""
+"""The benchmark's program: `bench/run.py [WHAT] [options]`; `--help` has the words."""
 
 import argparse
 import contextlib
@@ -17,11 +17,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench import (
+    api_verdicts,
     attach,
     control,
     figures,
     fleet,
     goals,
+    jobs_corpus,
+    lint_corpus,
     overheads,
     peers,
     rows,
@@ -32,35 +35,46 @@ from bench import (
     webhook,
 )  # found by the line above
 
+_OF_MANIFESTS = ("lint", "jobs", "verdicts")
 _CLOCK_MONOTONIC_COARSE = 6  # linux/time.h; its resolution is one tick of the kernel
 
 
 def main() -> int:
-    """Measure, print, and return 0; or 1 when something of Trackbed, or a floor, could not be measured."""
+    """Measure and print; return 1 if something of Trackbed, or a floor, could not be measured, else 0."""
     options = _options()
-    found: list[figures.Figure] = []
+    if options.what in _OF_MANIFESTS:
+        return _measure_manifests(options)
+    results: list[figures.Figure] = []
     attached = None
     if options.what in ("cli", "all"):
-        found += scale.cli(20)
+        results += scale.cli(20)
     if options.what in ("plan", "all"):
-        found += scale.plan(options.runs)
+        results += scale.plan(options.runs)
     if options.what in ("stacks", "all"):
-        found += stacks.stacks(options.stack)
+        results += stacks.stacks(options.stack)
     if options.what == "webhook":  # for a quiet machine
-        found += webhook.webhook()
+        results += webhook.webhook()
     if options.what == "control":  # for a quiet machine
-        found += control.control()
+        results += control.control()
     if options.what == "fleet":  # for a quiet machine, and root
-        found += fleet.fleet()
+        results += fleet.fleet()
     if options.what in ("attach", "all"):
         attached = _attach(attach.Amount(options.pods, options.peer_pods, options.rounds))
-        found += goals.goals(rows.rows(attached[0].samples), attached[0])
-    print(_json(found, attached) if options.output == "json" else _text(found, attached))
-    return 0 if all(figure.value is not None for figure in found if not _may_be_none(figure)) else 1
+        results += goals.goals(rows.rows(attached[0].samples), attached[0])
+    print(_json(results, attached) if options.output == "json" else _text(results, attached))
+    return 0 if all(figure.value is not None for figure in results if not _may_be_none(figure)) else 1
+
+
+def _measure_manifests(options: argparse.Namespace) -> int:
+    if options.what == "jobs":
+        return jobs_corpus.measure(options.folder)
+    if options.what == "verdicts":
+        return api_verdicts.measure(options.folder, options.crds, options.mutations, options.seed)
+    return lint_corpus.measure(options.folder, options.seed, options.crds, options.list, options.mutations)
 
 
 def _may_be_none(figure: figures.Figure) -> bool:
-    """Others' programs may not be there to measure, and a stack may refuse 12,500 nodes."""
+    """Return whether a missing value is no failure: programs of other projects, and stacks that refuse 12,500 nodes."""
     return figure.optional or figure.why.startswith("refused: ")
 
 
@@ -70,18 +84,39 @@ def _options() -> argparse.Namespace:
         "what",
         nargs="?",
         default="all",
-        choices=("plan", "cli", "stacks", "attach", "fleet", "webhook", "control", "all"),
+        choices=("plan", "cli", "stacks", "attach", "fleet", "webhook", "control", *_OF_MANIFESTS, "all"),
     )
+    parser.add_argument(
+        "folder", nargs="?", type=Path, help="lint, jobs, verdicts: the manifests, as OWNER+REPOSITORY/PATH"
+    )
+    parser.add_argument(
+        "--crds", type=Path, help="lint: CRDs beside those that lint ships with; verdicts: CRDs that are served"
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=19,
+        help="lint: splits the repositories; verdicts: chooses the mutations (%(default)s)",
+    )
+    parser.add_argument("--mutations", type=int, default=0, help="lint, verdicts: try also that many mutations")
+    parser.add_argument("--list", type=Path, help="lint: write the findings that nobody has judged to this file")
     parser.add_argument("-o", dest="output", default="text", choices=("text", "json"), help="how to print")
-    parser.add_argument("--runs", type=_positive, default=5, help="plan: runs of the whole command (%(default)s)")
+    parser.add_argument("--runs", type=_parse_positive, default=5, help="plan: runs of the whole command (%(default)s)")
     parser.add_argument("--stack", action="append", default=[], help="stacks: only this one; may be repeated")
-    parser.add_argument("--pods", type=_positive, default=200, help="attach: pods one after another (%(default)s)")
-    parser.add_argument("--peer-pods", type=_positive, default=40, help="attach: the same for others (%(default)s)")
-    parser.add_argument("--rounds", type=_positive, default=5, help="attach: times ten at once (%(default)s)")
-    return parser.parse_args()
+    parser.add_argument(
+        "--pods", type=_parse_positive, default=200, help="attach: pods one after another (%(default)s)"
+    )
+    parser.add_argument(
+        "--peer-pods", type=_parse_positive, default=40, help="attach: the same for others (%(default)s)"
+    )
+    parser.add_argument("--rounds", type=_parse_positive, default=5, help="attach: times ten at once (%(default)s)")
+    options = parser.parse_args()
+    if options.what in _OF_MANIFESTS and not (options.folder and options.folder.is_dir()):
+        parser.error(f"{options.what} needs the folder of the manifests")
+    return options
 
 
-def _positive(text: str) -> int:
+def _parse_positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise ValueError(text)
@@ -100,7 +135,7 @@ def _attach(amount: attach.Amount) -> Attached:
 
 @contextlib.contextmanager
 def _state() -> Iterator[Path]:
-    """A folder on disk (journals are synced to it) for one run at a time; what a killed run left goes first."""
+    """Yield an empty folder on disk, since journals are synced, for one run at a time."""
     cache = peers.cache()
     cache.mkdir(parents=True, exist_ok=True)
     state = cache / "state"
@@ -126,17 +161,17 @@ def _machine() -> dict[str, str]:
     }
 
 
-def _text(found: list[figures.Figure], attached: Attached | None) -> str:
+def _text(results: list[figures.Figure], attached: Attached | None) -> str:
     parts = [", ".join(f"{fact} {value}" for fact, value in _machine().items())]
     if attached:
         parts.append(summary.text(*attached))
-    return "\n\n".join([*parts, figures.text(found)])
+    return "\n\n".join([*parts, figures.text(results)])
 
 
-def _json(found: list[figures.Figure], attached: Attached | None) -> str:
+def _json(results: list[figures.Figure], attached: Attached | None) -> str:
     document: dict[str, object] = {
         "machine": _machine(),
-        "goals": [asdict(figure) | {"verdict": figure.verdict} for figure in found],
+        "goals": [asdict(figure) | {"verdict": figure.verdict} for figure in results],
     }
     if attached:
         measured, costs = attached

@@ -9,7 +9,7 @@ from bench.node import Pod
 
 
 def call(argv: Sequence[str], path: Path, pod: Pod, wanted: tuple[str, str], config: Mapping[str, object]) -> bytes:
-    """Exec a plugin for (command, interface) with `config` on stdin, and return what it printed.
+    """Exec a plugin for (command, interface) with `config` on stdin, and return its output.
 
     Raises RuntimeError with the plugin's own error when it failed.
     """

@@ -1,4 +1,4 @@
-"""One program from exec to exit, timed with as little of our own as possible.
+"""A program timed from exec to exit with little overhead.
 
 posix_spawn with memory files as stdin, stdout and stderr: no pipe to drain, so nothing of Python runs while the
 program does, and ten can run at once.
@@ -18,7 +18,7 @@ LIMIT_S: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a program ended.
+    """The end of a program.
 
     `rss_kib` is the largest resident set of it and its waited-for children, and never below this process's own:
     Linux counts from the fork (getrusage(2)).
@@ -47,8 +47,11 @@ def call(argv: Sequence[str], env: Mapping[str, str], stdin: bytes = b"", limit_
             os.close(fd)
 
 
-def typical_ms(argv: Sequence[str], env: Mapping[str, str], stdin: bytes = b"", runs: int = 20) -> float:
-    """Median milliseconds of `runs` runs, after one that warms the page cache. Raises RuntimeError if one fails."""
+def measure_median_ms(argv: Sequence[str], env: Mapping[str, str], stdin: bytes = b"", runs: int = 20) -> float:
+    """Return the median milliseconds of `runs` runs after a first one that warms the page cache.
+
+    Raises RuntimeError if a run fails.
+    """
     ends = [call(argv, env, stdin) for _ in range(runs + 1)][1:]
     for end in ends:
         if end.code != 0:

@@ -1,4 +1,4 @@
-"""How long a person waits for a stack: `trackbed render stack NAME` for 1,000 and for 12,500 nodes with 8 rails."""
+"""The duration of `trackbed render stack NAME` for 1,000 and for 12,500 nodes with 8 rails."""
 
 import json
 import os
@@ -15,25 +15,25 @@ from trackbed.cluster.stacks import MODULES
 
 TRACKBED: Final = Path(sys.executable).with_name("trackbed")
 GOALS: Final = {1_000: 3.0, 12_500: 30.0}
-"""Nodes -> seconds that a person will wait."""
+"""Number of nodes -> seconds."""
 
 
 def stacks(names: list[str]) -> Iterator[Figure]:
-    """Seconds of the whole command for each stack and size; a refusal is told in place of a figure."""
+    """Yield the seconds of the command for each stack and size; a refusal has no value, but a reason."""
     with tempfile.TemporaryDirectory() as folder:
         for name in names or MODULES:
             for nodes, goal in GOALS.items():
-                yield _one(Path(folder) / "fabric.yaml", name, nodes, goal)
+                yield _measure_render(Path(folder) / "fabric.yaml", name, nodes, goal)
 
 
-def _one(file: Path, name: str, nodes: int, goal: float) -> Figure:
+def _measure_render(file: Path, name: str, nodes: int, goal: float) -> Figure:
     file.write_text(json.dumps(_fabric(name, nodes)))
     end = spawn.call([str(TRACKBED), "render", "stack", name, "-f", str(file)], os.environ)
-    what = f"render stack {name}, {nodes:,} nodes"
+    name_and_size = f"render stack {name}, {nodes:,} nodes"
     if end.code == 0:
-        return Figure(f"{what} ({len(end.stdout) / 1e6:.0f} MB)", end.ms / 1000, goal, "s")
+        return Figure(f"{name_and_size} ({len(end.stdout) / 1e6:.0f} MB)", end.ms / 1000, goal, "s")
     refusal = end.stderr.decode().partition("error: ")[2].partition("\n")[0]
-    return Figure(what, None, goal, "s", why=f"refused: {refusal}")
+    return Figure(name_and_size, None, goal, "s", why=f"refused: {refusal}")
 
 
 def _fabric(name: str, nodes: int) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""What the samples of `attach` say: figures of each case, ratios, what was asked of others, where the time goes."""
+"""The report of `attach`: figures of each case, ratios, requests to other programs, shares of the time."""
 
 from typing import Final
 
 from bench.figures import number, percentile, ratio, table
-from bench.goals import OPS, beyond_eth0
+from bench.goals import OPS, subtract_eth0
 from bench.node import RAILS
 from bench.rows import Row, rows
 from bench.trackbed_case import MODES
@@ -30,80 +30,80 @@ PUBLISHED_MS: Final = {
 
 
 def text(measured: Measured, overheads: dict[str, float]) -> str:
-    """Everything `attach` found, to be read."""
-    found = rows(measured.samples)
+    """Render the whole report."""
+    case_rows = rows(measured.samples)
     parts = [
         "Milliseconds from exec to exit (floor: two batches of netlink), 8 rails a pod; pod: with eth0 by ptp",
-        _figures(found, measured.missing),
+        _figures(case_rows, measured.missing),
         "Ratios of p50, one after another and (ten at once)",
-        _ratios(found),
+        _ratios(case_rows),
         "Whole pods beyond eth0 alone, p50 in ms",
-        _beyond(found),
+        _render_beyond_eth0(case_rows),
         "Requests of a pod, ADD and DEL together",
-        _asked(measured),
+        _render_requests(measured),
         "What the kernel forces on moves: one RCU barrier a device, whoever asks, p50",
-        _forced(found),
+        _render_bare_moves(case_rows),
         "Floor beside its published figure, p50 in ms",
-        _floors(found),
+        _floors(case_rows),
         "Where the time goes, p50",
-        _where(found, measured, overheads),
+        _render_time_shares(case_rows, measured, overheads),
     ]
     return "\n\n".join(parts)
 
 
-def _figures(found: list[Row], missing: dict[str, str]) -> str:
+def _figures(case_rows: list[Row], missing: dict[str, str]) -> str:
     head = ["case", "", "pods", "p50", "p95", "max", "ten at once", ""]
     body = [
         [row.case, row.op, str(row.pods), *(number(value) for value in (row.p50, row.p95, row.max, row.ten)), ""]
-        for row in found
+        for row in case_rows
     ]
     absent = [[case, "", *["-"] * 5, f"not measured: {why}"] for case, why in missing.items()]
     return table([head, *body, *absent])
 
 
-def _ratios(found: list[Row]) -> str:
-    p50 = {(row.case, row.op): row for row in found}
+def _ratios(case_rows: list[Row]) -> str:
+    p50 = {(row.case, row.op): row for row in case_rows}
     lines = [["", *(f"{mode} {op}" for mode in MODES for op in OPS)]]
     for above, below in _PAIRS:
         pairs = [(p50.get((f"{above} {m}", op)), p50.get((f"{below} {m}", op))) for m in MODES for op in OPS]
-        lines.append([f"{above} / {below}", *(_both(a, b) for a, b in pairs)])
+        lines.append([f"{above} / {below}", *(_render_pair(a, b) for a, b in pairs)])
     return table([[*line, ""] for line in lines])
 
 
-def _both(above: Row | None, below: Row | None) -> str:
+def _render_pair(above: Row | None, below: Row | None) -> str:
     if above is None or below is None:
         return "-"
     return f"{number(ratio(above.p50, below.p50))} ({number(ratio(above.ten, below.ten))})"
 
 
-def _beyond(found: list[Row]) -> str:
-    known = {(row.case, row.op): row for row in found}
+def _render_beyond_eth0(case_rows: list[Row]) -> str:
+    known = {(row.case, row.op): row for row in case_rows}
     head = ["", *(f"{mode} {op}" for mode in MODES for op in OPS), ""]
-    cases = {who: [beyond_eth0(known, f"pod {who} {mode}", op) for mode in MODES for op in OPS] for who in _PODS}
+    cases = {who: [subtract_eth0(known, f"pod {who} {mode}", op) for mode in MODES for op in OPS] for who in _PODS}
     lines = [[who, *map(number, values), ""] for who, values in cases.items()]
     times = [ratio(above, below) for above, below in zip(cases["multus"], cases["trackbed"], strict=True)]
     return table([head, *lines, ["multus / trackbed", *map(number, times), ""]])
 
 
-def _asked(measured: Measured) -> str:
+def _render_requests(measured: Measured) -> str:
     kinds = ("kubelet calls", "API requests", "API writes")
-    lines = [[case, *(number(found.get(kind)) for kind in kinds), ""] for case, found in measured.counts.items()]
+    lines = [[case, *(number(counts.get(kind)) for kind in kinds), ""] for case, counts in measured.counts.items()]
     sockets = f"TCP sockets of the agents: {measured.tcp_sockets}"
     return f"{table([['', *kinds, ''], *lines])}\n{sockets}"
 
 
-def _forced(found: list[Row]) -> str:
-    known = {(row.case, row.op): row.p50 for row in found}
+def _render_bare_moves(case_rows: list[Row]) -> str:
+    known = {(row.case, row.op): row.p50 for row in case_rows}
     lines = []
     for op in OPS:
-        one, whole = known.get(("one bare move", op)), known.get(("trackbed move", op))
-        share = ratio(one * RAILS if one else None, whole)
-        lines.append([op, number(one), number(whole), number(share), ""])
+        bare, whole = known.get(("one bare move", op)), known.get(("trackbed move", op))
+        share = ratio(bare * RAILS if bare else None, whole)
+        lines.append([op, number(bare), number(whole), number(share), ""])
     return table([["", "one bare move, ms", "trackbed, ms", f"{RAILS} bare moves / trackbed", ""], *lines])
 
 
-def _floors(found: list[Row]) -> str:
-    here = {(row.case, row.op): row.p50 for row in found}
+def _floors(case_rows: list[Row]) -> str:
+    here = {(row.case, row.op): row.p50 for row in case_rows}
     lines = [
         [
             f"{case} {op}",
@@ -117,9 +117,9 @@ def _floors(found: list[Row]) -> str:
     return table([["", "here", "published", "here / published", ""], *lines])
 
 
-def _where(found: list[Row], measured: Measured, overheads: dict[str, float]) -> str:
-    lines = [[what, f"{number(ms)} ms", ""] for what, ms in overheads.items()]
-    lines += [[f"kernel: {row.case} {row.op}", f"{number(row.p50)} ms", ""] for row in found if row.case in _KERNEL]
+def _render_time_shares(case_rows: list[Row], measured: Measured, overheads: dict[str, float]) -> str:
+    lines = [[program, f"{number(ms)} ms", ""] for program, ms in overheads.items()]
+    lines += [[f"kernel: {row.case} {row.op}", f"{number(row.p50)} ms", ""] for row in case_rows if row.case in _KERNEL]
     lines += [
         [f"agent, {case}: {phase}", f"{number(percentile(values, 0.5) / 1000)} ms", ""]
         for case, phases in measured.timings.items()

@@ -1,6 +1,6 @@
-"""Trackbed as the benchmark calls it: one agent, and its executable as a runtime would exec it.
+"""Trackbed in the benchmark: an agent, and its executable as a runtime would exec it.
 
-The only file here that knows how Trackbed is started and configured; the rest sees `calls` and `phases`.
+Only this file starts and configures Trackbed; the other files use `calls` and `phases`.
 """
 
 import functools
@@ -21,21 +21,21 @@ from bench import kernel, runtime
 from bench.node import RAILS, Calls, Node, Pod
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.plan.compute import compute_plan
+from trackbed.fabric.plan.node_document import encode_node
 from trackbed.fabric.plan.plan import NodePlan, PortPlan
-from trackbed.fabric.plan.wire import write_node
 from trackbed.node.rails.client import read_status
-from trackbed.node.rails.install import BUILT, install
+from trackbed.node.rails.install import BUILT_EXECUTABLE, install_executable
 
 Mode = Literal["macvlan", "move"]
 
 MODES: Final[tuple[Mode, ...]] = ("macvlan", "move")
 RUN: Final = Path("/run")
-"""Sockets' paths must be short; in the benchmark's namespaces this folder is its own."""
+"""Folder of sockets, whose paths must be short. The benchmark has a private one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An agent to start: its name, and how many bits of prefix its node has for pods on all rails."""
+    """An agent to start; `prefix` is the length of its node's prefix for pods on all rails."""
 
     name: str
     mode: Mode
@@ -45,7 +45,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A running agent, the socket it listens on, and the executable that asks there."""
+    """A running agent, its socket, and the executable that calls it."""
 
     process: subprocess.Popen[bytes]
     socket: Path
@@ -66,30 +66,26 @@ spec:
 """
 
 
-def missing() -> str:
-    """Why Trackbed cannot be measured; empty when it can."""
-    return ""
-
-
 def executables(folder: Path) -> tuple[Path, Path]:
-    """The CNI executable as images have it, and the one in Python that every installation has."""
+    """Return the CNI executable of images, and the one in Python that every installation has."""
     for kind in ("built", "python"):
         (folder / kind).mkdir()
     nobody, python = RUN / "nobody.sock", Path(os.path.realpath(sys.executable))
-    return install(folder / "built", nobody, built=_built()), install(folder / "python", nobody, python)
+    built = install_executable(folder / "built", nobody, binary=_find_shim())
+    return built, install_executable(folder / "python", nobody, python)
 
 
 @functools.cache
-def _built() -> Path:
-    return build.build_programs(SHIM, print) / SHIM[0].name if shutil.which("go") else BUILT
+def _find_shim() -> Path:
+    return build.build_programs(SHIM, print) / SHIM[0].name if shutil.which("go") else BUILT_EXECUTABLE
 
 
 def start_agent(node: Node, wanted: Wanted) -> Agent:
-    """Start an agent that owns `node.parents` (macvlan) or `node.ports` (move), and wait until it answers."""
+    """Start an agent for `node.parents` (macvlan) or `node.ports` (move), and wait until it answers."""
     state = node.state / f"agent-{wanted.name}"
     state.mkdir()
     socket = RUN / f"{wanted.name}.sock"
-    (state / "plan.json").write_bytes(write_node(_plan(node, wanted)))
+    (state / "plan.json").write_bytes(encode_node(_plan(node, wanted)))
     command = [sys.executable, "-m", "trackbed", "agent", "run", "--plan", f"{state}/plan.json"]
     command += ["--state", f"{state}", "--socket", f"{socket}", "--kubelet", f"{wanted.kubelet}"]
     with (state / "log").open("wb") as log:
@@ -103,11 +99,11 @@ def start_agent(node: Node, wanted: Wanted) -> Agent:
     assert process.stdout is not None  # noqa: S101 - it was asked for
     if not process.stdout.readline():
         raise RuntimeError(f"the agent did not start: {(state / 'log').read_text()}")
-    return Agent(process, socket, install(state, socket, built=_built()), wanted.mode)
+    return Agent(process, socket, install_executable(state, socket, binary=_find_shim()), wanted.mode)
 
 
 def _plan(node: Node, wanted: Wanted) -> NodePlan:
-    """A node with 8 rails; to move, with 8 for each slot: each pod takes the ports of its own slot."""
+    """Return a node with 8 rails; for move with 8 rails for each slot, since a pod gets the ports of its slot."""
     loaded = load_fabric(_FABRIC.replace("PREFIX", str(wanted.prefix)).encode(), "bench")
     planned = compute_plan(loaded.fabric, {}).nodes[0]
     if wanted.mode == "macvlan":
@@ -116,19 +112,19 @@ def _plan(node: Node, wanted: Wanted) -> NodePlan:
     rails = tuple(
         planned.common.rails[number % RAILS]._replace(rail=number, table=1000 + number) for number in range(len(names))
     )
-    ports = tuple(_moved(planned.ports, number, name) for number, name in enumerate(names))
+    ports = tuple(_move_port(planned.ports, number, name) for number, name in enumerate(names))
     common = planned.common._replace(rails=rails, pod_mode="move")
     return planned._replace(ports=ports, common=common)
 
 
-def _moved(ports: tuple[PortPlan, ...], number: int, name: str) -> PortPlan:
+def _move_port(ports: tuple[PortPlan, ...], number: int, name: str) -> PortPlan:
     port = ports[number % RAILS]
-    own = port.v4.with_address(port.v4.address + number // RAILS) if port.v4 else None
-    return port._replace(rail=number, netdev=name, v4=own)
+    address = port.v4.with_address(port.v4.address + number // RAILS) if port.v4 else None
+    return port._replace(rail=number, netdev=name, v4=address)
 
 
 def stop(agent: Agent) -> None:
-    """End the agent, for good after 10 seconds."""
+    """Stop the agent; kill it after 10 seconds."""
     agent.process.terminate()
     try:
         agent.process.wait(10)
@@ -138,22 +134,22 @@ def stop(agent: Agent) -> None:
 
 
 def config(agent: Agent, pod: Pod) -> dict[str, object]:
-    """The network configuration on stdin of the executable; one that names rails asks no kubelet."""
+    """Return the network configuration for the executable; as it names rails, no kubelet is queried."""
     rails = list(range(pod.slot * RAILS, (pod.slot + 1) * RAILS)) if agent.mode == "move" else list(range(RAILS))
     return {"cniVersion": "1.1.0", "name": "rails", "type": "trackbed", "mode": agent.mode, "rails": rails}
 
 
 def phases(agent: Agent, pods: int) -> dict[str, list[float]]:
-    """Microseconds the agent spent in each phase of the last pods, by command and phase, as it reports them itself."""
-    found: dict[str, list[float]] = {}
+    """Return the microseconds of each phase of the last pods, by command and phase, as the agent reports them."""
+    spans: dict[str, list[float]] = {}
     for timing in read_status(agent.socket)["timings"][-2 * pods :]:  # an ADD and a DEL each
         for phase, microseconds in timing["microseconds"].items():
-            found.setdefault(f"{timing['command']} {phase}", []).append(microseconds)
-    return found
+            spans.setdefault(f"{timing['command']} {phase}", []).append(microseconds)
+    return spans
 
 
 def tcp_sockets(agent: Agent) -> int:
-    """How many TCP sockets the agent has: without one it asks no API server."""
+    """Return the number of TCP sockets of the agent; without any it queries no API server."""
     folder = Path(f"/proc/{agent.process.pid}")
     tables = [(folder / "net" / name).read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
     inodes = {f"socket:[{line.split()[9]}]" for table in tables for line in table}
@@ -161,7 +157,7 @@ def tcp_sockets(agent: Agent) -> int:
 
 
 def calls(agent: Agent, pod: Pod) -> Calls:
-    """One exec of the executable attaches all rails, one detaches them."""
+    """Return calls that attach all rails by one exec, and detach them by another."""
     wanted = config(agent, pod)
     result: dict[str, object] = {}
 
@@ -175,7 +171,7 @@ def calls(agent: Agent, pod: Pod) -> Calls:
 
 
 def case(agent: Agent) -> Callable[[Pod], Calls]:
-    """`calls` for this agent."""
+    """Return `calls` for this agent."""
     return functools.partial(calls, agent)
 
 

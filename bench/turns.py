@@ -1,4 +1,4 @@
-"""Runs cases in turns: whole pods attached and detached, timed one after another and ten at once, and looked into."""
+"""Cases run in turns: pods are attached, checked and detached, timed in sequence and ten at once."""
 
 import sys
 import threading
@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from bench.node import RAILS, SLOTS, Calls, Node, Pod, pods, ready, working_links
+from bench.node import RAILS, SLOTS, Calls, Node, Pod, list_working_links, pods, restore_ports
 from trackbed.cluster.api.errors import KubeError
 from trackbed.kernel.netlink.codec import NetlinkError
 
 Op = Literal["ADD", "DEL"]
-Way = Literal["one after another", "ten at once"]
+Order = Literal["one after another", "ten at once"]
 Counts = dict[str, int]
-"""What has been counted so far, by what."""
+"""Number of requests so far, by counter."""
 
 Phases = dict[str, list[float]]
 """Microseconds by phase."""
@@ -26,10 +26,10 @@ _WAIT_S: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`prepare` packs or configures for one pod, untimed. `pods` and `rounds` (of ten at once) are how many to run.
+    """A case: `pods` are run in sequence, and `rounds` of ten pods at once.
 
-    `links` is how many working interfaces the pod has after ADD. `counted`: what it asks of others is counted. `phases`
-    says for the last pods, that many, what the agent spent on them.
+    `prepare` is not timed. `links` is the number of working interfaces after ADD. If `counted`, requests to other
+    programs are counted. `phases` returns the time that the agent spent on the last N pods.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Sample:
     """Milliseconds of one pod, or of all ten together (`whole`)."""
 
     case: str
-    way: Way
+    order: Order
     op: Op
     ms: float
     whole: bool = False
@@ -54,10 +54,12 @@ class Sample:
 
 @dataclass(slots=True)
 class Measured:
-    """All samples; why a case has none; the agents' own timings; what cases asked of others; agents' memory.
+    """All results.
 
-    `timings` are of pods one after another, by case; `counts` requests per pod by case and what is counted; `memory_mb`
-    and `tcp_sockets` are of agents.
+    missing       reason for each case without samples
+    timings       of the agents, for pods in sequence, by case
+    counts        requests per pod, by case and counter
+    memory_mb, tcp_sockets  of the agents
     """
 
     samples: list[Sample] = field(default_factory=list)
@@ -70,19 +72,19 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class _Notes:
-    """What is noted of cases beside their samples."""
+    """Results of cases besides their samples."""
 
     timings: dict[str, Phases]
     counted: dict[str, Counts]
     count: Callable[[], Counts]
 
-    def asked(self, case: Case, pods_run: int, before: Counts) -> None:
+    def add_requests(self, case: Case, pods_run: int, before: Counts) -> None:
         known = self.counted.setdefault(case.name, {"pods": 0})
         known["pods"] += pods_run
-        for what, number in self.count().items():
-            known[what] = known.get(what, 0) + number - before[what]
+        for counter, number in self.count().items():
+            known[counter] = known.get(counter, 0) + number - before[counter]
 
-    def took(self, case: Case, pods_run: int) -> None:
+    def add_timings(self, case: Case, pods_run: int) -> None:
         for phase, values in (case.phases(pods_run) if case.phases and pods_run else {}).items():
             self.timings.setdefault(case.name, {}).setdefault(phase, []).extend(values)
 
@@ -99,15 +101,17 @@ def interleave(made: Node, cases: list[Case], count: Callable[[], Counts], measu
                 measured.missing[case.name] = f"failed: {error}"
         print(f"chunk {chunk + 1} of {chunks}", file=sys.stderr, flush=True)
     measured.samples[:] = [sample for sample in measured.samples if sample.case not in measured.missing]
-    measured.counts.update((name, _each(found)) for name, found in counted.items() if name not in measured.missing)
+    measured.counts.update(
+        (name, _divide_by_pods(counts)) for name, counts in counted.items() if name not in measured.missing
+    )
 
 
-def _each(found: Counts) -> dict[str, float]:
-    return {what: number / found["pods"] for what, number in found.items() if what != "pods"}
+def _divide_by_pods(counts: Counts) -> dict[str, float]:
+    return {counter: number / counts["pods"] for counter, number in counts.items() if counter != "pods"}
 
 
 def _share(total: int, at: tuple[int, int]) -> int:
-    """How many of `total` fall to this chunk when they are spread evenly."""
+    """Return the share of this chunk when `total` is spread evenly."""
     chunk, chunks = at
     return total * (chunk + 1) // chunks - total * chunk // chunks
 
@@ -119,7 +123,7 @@ def _turn(made: Node, case: Case, at: tuple[int, int], notes: _Notes) -> list[Sa
     before = notes.count() if case.counted else {}
     samples = _samples(made, case, (one_by_one, at_once), notes)
     if case.counted:
-        notes.asked(case, one_by_one + at_once * SLOTS, before)
+        notes.add_requests(case, one_by_one + at_once * SLOTS, before)
     return samples
 
 
@@ -129,46 +133,46 @@ def _samples(made: Node, case: Case, amount: tuple[int, int], notes: _Notes) -> 
     with pods(made, SLOTS if at_once else min(one_by_one, SLOTS)) as running:
         for turn in range(one_by_one):
             pod = running[turn % SLOTS]
-            samples += _one(case, pod, _ready(made, case, pod))
-        notes.took(case, one_by_one)
+            samples += _run_alone(case, pod, _prepare(made, case, pod))
+        notes.add_timings(case, one_by_one)
         for _ in range(at_once):
-            samples += _together(case, running, [_ready(made, case, pod) for pod in running])
+            samples += _run_together(case, running, [_prepare(made, case, pod) for pod in running])
     return samples
 
 
-def _ready(made: Node, case: Case, pod: Pod) -> Calls:
-    ready(made, pod.slot)
+def _prepare(made: Node, case: Case, pod: Pod) -> Calls:
+    restore_ports(made, pod.slot)
     return case.prepare(pod)
 
 
-def _one(case: Case, pod: Pod, calls: Calls) -> Iterator[Sample]:
-    yield Sample(case.name, "one after another", "ADD", _timed(calls.add))
+def _run_alone(case: Case, pod: Pod, calls: Calls) -> Iterator[Sample]:
+    yield Sample(case.name, "one after another", "ADD", _measure_ms(calls.add))
     _check(case, pod, case.links)
-    yield Sample(case.name, "one after another", "DEL", _timed(calls.delete))
+    yield Sample(case.name, "one after another", "DEL", _measure_ms(calls.delete))
     _check(case, pod, 0)
 
 
-def _timed(work: Callable[[], None]) -> float:
+def _measure_ms(work: Callable[[], None]) -> float:
     start = time.perf_counter_ns()
     work()
     return (time.perf_counter_ns() - start) / 1e6
 
 
 def _check(case: Case, pod: Pod, wanted: int) -> None:
-    """A case that doesn't do the work must not get a time."""
-    links = working_links(pod)
+    """Raise RuntimeError if the pod has another number of links: a case that does no work must get no time."""
+    links = list_working_links(pod)
     if len(links) != wanted:
         message = f"{case.name}: the pod should have {wanted} working links and has {len(links)}: {' '.join(links)}"
         raise RuntimeError(message)
 
 
-def _together(case: Case, running: list[Pod], prepared: list[Calls]) -> Iterator[Sample]:
+def _run_together(case: Case, running: list[Pod], prepared: list[Calls]) -> Iterator[Sample]:
     steps: tuple[tuple[Op, list[Callable[[], None]], int], ...] = (
         ("ADD", [calls.add for calls in prepared], case.links),
         ("DEL", [calls.delete for calls in prepared], 0),
     )
     for op, works, wanted in steps:
-        spans = _at_once(works)
+        spans = _run_at_once(works)
         for pod in running:
             _check(case, pod, wanted)
         yield from (Sample(case.name, "ten at once", op, end - start) for start, end in spans)
@@ -176,8 +180,8 @@ def _together(case: Case, running: list[Pod], prepared: list[Calls]) -> Iterator
         yield Sample(case.name, "ten at once", op, whole, whole=True)
 
 
-def _at_once(works: list[Callable[[], None]]) -> list[tuple[float, float]]:
-    """Start all at the same moment; start and end of each, in milliseconds. Raises what one of them raised."""
+def _run_at_once(works: list[Callable[[], None]]) -> list[tuple[float, float]]:
+    """Start all at once; return start and end of each in milliseconds. Raises the first exception of a thread."""
     spans: list[tuple[float, float]] = []
     failed: list[Exception] = []
     gate = threading.Barrier(len(works))

@@ -1,6 +1,6 @@
-"""Whole pods of a Kubernetes node: eth0 by ptp, then the rails that the kubelet gave; and pods that it gave none.
+"""Whole pods of a Kubernetes node: eth0 by ptp, then the rails that the kubelet allocated; and pods without rails.
 
-As a runtime does for a chain: each plugin one exec, the result of one handed to the next, DEL in reverse.
+The plugins are called as by a runtime: one exec each with the result of the previous plugin, for DEL in reverse.
 """
 
 import functools
@@ -26,13 +26,13 @@ _WITHOUT_RAILS: Final = "without-rails"
 
 @dataclass(frozen=True, slots=True)
 class Kubelet:
-    """A stand-in that runs; `folder` is what an agent is started with."""
+    """A running stand-in for the kubelet; `folder` is that of --kubelet."""
 
     process: subprocess.Popen[str]
     folder: Path
 
     def calls(self) -> int:
-        """How often pod-resources has been asked so far."""
+        """Return the number of pod-resources calls so far."""
         assert self.process.stdin is not None  # noqa: S101 - it was asked for
         self.process.stdin.write("\n")
         self.process.stdin.flush()
@@ -40,7 +40,7 @@ class Kubelet:
 
 
 def start_kubelet(folder: Path, mode: str) -> Kubelet:
-    """Start a stand-in whose pods get rails in this mode, and wait until it serves. Raises RuntimeError."""
+    """Start a stand-in whose pods get rails in this mode, and wait until it serves. Raises RuntimeError if it ends."""
     with Path(f"{folder}.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, str(_PROGRAM), str(folder), mode],
@@ -63,34 +63,34 @@ def _line(process: subprocess.Popen[str]) -> str:
 
 
 def stop_kubelet(kubelet: Kubelet) -> None:
-    """End it."""
+    """Kill the stand-in."""
     kubelet.process.kill()
     kubelet.process.communicate()
 
 
 def ptp(node: Node) -> dict[str, object]:
-    """The configuration of eth0: a veth pair, an address from host-local, a default route."""
+    """Return the configuration of eth0: a veth pair, an address from host-local, a default route."""
     ranges = {"ranges": [[{"subnet": "172.19.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}
     ipam = {"type": "host-local", "dataDir": str(node.state / "host-local-eth0"), **ranges}
     return {"cniVersion": CNI_VERSION, "name": "pods", "type": "ptp", "mtu": 1500, "ipam": ipam}
 
 
 def eth0(folder: Path, node: Node) -> Callable[[Pod], Calls]:
-    """eth0 alone."""
+    """Prepare pods with eth0 alone."""
     return functools.partial(_chain, ((str(folder / "ptp"), ptp(node)),), folder, None)
 
 
 def trackbed(folder: Path, node: Node, agent: Agent) -> Callable[[Pod], Calls]:
-    """eth0, then the rails."""
+    """Prepare pods with eth0 and rails."""
     plugins = ((str(folder / "ptp"), ptp(node)), (str(agent.executable), _rails()))
     return functools.partial(_chain, plugins, folder, None)
 
 
-def without_rails(agent: Agent) -> Callable[[Pod], Calls]:
-    """Trackbed alone, behind an eth0 that is only told of, for a pod that the kubelet gave no rails."""
-    told = {"cniVersion": CNI_VERSION, "interfaces": [{"name": ETH0, "sandbox": "/run/netns/pod"}]}
-    told["ips"] = [{"address": "172.19.0.2/24", "interface": 0}]
-    calls = functools.partial(_chain, ((str(agent.executable), _rails()),), agent.executable.parent, told)
+def skip_rails(agent: Agent) -> Callable[[Pod], Calls]:
+    """Prepare pods without rails: Trackbed alone is called, with a made-up result for eth0."""
+    result = {"cniVersion": CNI_VERSION, "interfaces": [{"name": ETH0, "sandbox": "/run/netns/pod"}]}
+    result["ips"] = [{"address": "172.19.0.2/24", "interface": 0}]
+    calls = functools.partial(_chain, ((str(agent.executable), _rails()),), agent.executable.parent, result)
     return lambda pod: calls(replace(pod, namespace=_WITHOUT_RAILS))
 
 
@@ -102,7 +102,7 @@ Plugin = tuple[str, Mapping[str, object]]
 
 
 def _chain(plugins: tuple[Plugin, ...], path: Path, first: Mapping[str, object] | None, pod: Pod) -> Calls:
-    """`first` is the result of plugins that are not called."""
+    """Return calls of a chain; `first` is the result of plugins that are not called."""
     results: list[object] = []
 
     def add() -> None:

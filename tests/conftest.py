@@ -14,8 +14,8 @@ from typing import TypeVar
 import hypothesis
 import pytest
 
-pytest_plugins = ["tests.api_server", "tests.pure"]
-"""One API server for the whole run, whichever room uses it; the option --pure."""
+pytest_plugins = ["tests.api_server", "tests.golden", "tests.pure"]
+"""One API server for the whole run, whichever room uses it; the options --rewrite and --pure."""
 
 _Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
 _IN_CI = os.environ.get("CI") == "true"
@@ -31,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in (
         "needs(*what): what the machine must offer: 'root', or the name of a program on PATH",
         "may_skip(reason): this test may be skipped even where the machine is declared complete (CI=true)",
+        "support(kind, name, how, where): what of the field this test shows; docs/reference/support.md has the table",
         "slow: takes longer than a second; it has a faster sibling",
     ):
         config.addinivalue_line("markers", line)
@@ -42,8 +43,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    wanted = [what for marker in item.iter_markers("needs") for what in marker.args]
-    missing = [what for what in wanted if not _is_here(what)]
+    needs = [need for marker in item.iter_markers("needs") for need in marker.args]
+    missing = [need for need in needs if not _is_available(need)]
     if missing:
         pytest.skip(f"needs {' and '.join(missing)}")
 
@@ -60,8 +61,8 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     return _fail_if_skipped((yield))
 
 
-def _is_here(what: str) -> bool:
-    return os.geteuid() == 0 if what == "root" else shutil.which(what) is not None
+def _is_available(need: str) -> bool:
+    return os.geteuid() == 0 if need == "root" else shutil.which(need) is not None
 
 
 def _fail_if_skipped(report: _Report) -> _Report:

@@ -10,15 +10,18 @@ from tools.pages.crds import iter_crds
 from trackbed.cluster.rollout.applyset import ApplySet
 from trackbed.cluster.rollout.options import RunOptions
 from trackbed.cluster.rollout.stack_run import StackRun
-from trackbed.cluster.stacks.install.steps import Apply
+from trackbed.cluster.stacks.install.steps import ApplyFile
 from trackbed.cluster.stacks.objects import Manifest
 from trackbed.cluster.stacks.stack import Wait
 
 
-def installed(client: BlockingClient, found: Sequence[Manifest] | None = None) -> None:
+def installed(client: BlockingClient, manifests: Sequence[Manifest] | None = None) -> None:
     """Install Fabric and RailNode, or their definitions of another version, and wait until they are served."""
-    found = found or list(iter_crds())
-    gates = tuple(Wait(f"customresourcedefinition/{one['metadata']['name']}", "condition=Established") for one in found)
+    manifests = manifests or list(iter_crds())
+    gates = tuple(
+        Wait(f"customresourcedefinition/{manifest['metadata']['name']}", "condition=Established")
+        for manifest in manifests
+    )
     options = RunOptions("test", wait_seconds=30)
     run = StackRun(client.dynamic, ApplySet("crds", "default"), options, lambda _: None)
-    client.run(run.apply_steps([Apply("", "definitions", found, gates)]))
+    client.run(run.apply_steps([ApplyFile("", "definitions", manifests, gates)]))

@@ -15,21 +15,21 @@ from trackbed.kernel.netlink import netns
 @contextmanager
 def fresh_netns() -> Iterator[int]:
     """A new network namespace as a descriptor; skips where namespaces may not be made (fails with CI=true)."""
-    found: list[int | OSError] = []
+    results: list[int | OSError] = []
 
     def make() -> None:
         try:
             netns.unshare()
-            found.append(os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC))
+            results.append(os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC))
         except OSError as error:
-            found.append(error)
+            results.append(error)
 
     thread = threading.Thread(target=make, name="fresh-netns")
     thread.start()
     thread.join()
-    if isinstance(found[0], OSError):
-        pytest.skip(f"no network namespaces here: {found[0]}")
+    if isinstance(results[0], OSError):
+        pytest.skip(f"no network namespaces here: {results[0]}")
     try:
-        yield found[0]
+        yield results[0]
     finally:
-        os.close(found[0])
+        os.close(results[0])

@@ -13,7 +13,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-_FIXTURES = frozenset({"api_server", "chart_server", "helm", "here", "there"})
+PROGRAM_FIXTURES = frozenset({"api_server", "chart_server", "helm", "here", "there"})
 """Fixtures that start programs or make namespaces."""
 _PROCESSES = frozenset({"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"})
 """Audit events of a new process (https://docs.python.org/3/library/audit_events.html)."""
@@ -59,6 +59,9 @@ class _PureHalf:
             report.outcome = "skipped"
             report.longrepr = (str(item.path), 0, _REASON)
             report.keywords = {**report.keywords, "not_pure": 1}
+        elif report.when == "call" and report.passed and _claims_to_run(item):
+            report.outcome = "failed"
+            report.longrepr = "marked support(..., 'ran', ...), and it started no program and opened no netlink socket"
         return report
 
     def pytest_report_teststatus(self, report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str, str] | None:
@@ -67,7 +70,11 @@ class _PureHalf:
 
 def _is_marked(item: pytest.Item) -> bool:
     fixtures = getattr(item, "fixturenames", ())
-    return item.get_closest_marker("needs") is not None or not _FIXTURES.isdisjoint(fixtures)
+    return item.get_closest_marker("needs") is not None or not PROGRAM_FIXTURES.isdisjoint(fixtures)
+
+
+def _claims_to_run(item: pytest.Item) -> bool:
+    return any("ran" in marker.args for marker in item.iter_markers("support"))
 
 
 def _refuse(event: str, args: tuple[Any, ...]) -> None:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
+import pytest
 from trackbed_lab.kubernetes import build
 from trackbed_lab.kubernetes.programs import SHIM
 
 import trackbed
-from trackbed.node.rails.install import BUILT
+from tools import image_bases, locked_requirements
+from trackbed.node.rails.install import BUILT_EXECUTABLE
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(trackbed.__file__).parent
 TEXT = (ROOT / "Containerfile").read_text()
 OURS = [words.split() for words in re.findall(r"^COPY (?!--from)(.*)$", TEXT, re.MULTILINE)]
+"""What is copied from the checkout: names, then the place."""
 [(_, PLACE)] = re.findall(r"^COPY --from=shim (\S+) (\S+)$", TEXT, re.MULTILINE)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
@@ -29,7 +34,7 @@ def test_everything_that_it_copies_is_there() -> None:
 
 
 def test_the_executable_for_runtimes_is_put_where_the_agent_looks_for_it() -> None:
-    assert ROOT / "src" / BUILT.relative_to(PACKAGE.parent) == ROOT / PLACE
+    assert ROOT / "src" / BUILT_EXECUTABLE.relative_to(PACKAGE.parent) == ROOT / PLACE
 
 
 def test_the_wheel_that_it_builds_has_the_executable(tmp_path: Path) -> None:
@@ -43,7 +48,7 @@ def test_the_wheel_that_it_builds_has_the_executable(tmp_path: Path) -> None:
     subprocess.run(argv, cwd=source, check=True, capture_output=True, timeout=120)
     [wheel] = tmp_path.glob("*.whl")
     with ZipFile(wheel) as packed:
-        assert packed.read(str(BUILT.relative_to(PACKAGE.parent))) == (source / PLACE).read_bytes()
+        assert packed.read(str(BUILT_EXECUTABLE.relative_to(PACKAGE.parent))) == (source / PLACE).read_bytes()
 
 
 def copied(here: Path, there: Path) -> None:
@@ -53,6 +58,107 @@ def copied(here: Path, there: Path) -> None:
     else:
         there.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(here, there)
+
+
+def test_every_base_is_named_by_its_digest() -> None:
+    bases = {base.name for base in image_bases.parse_bases(TEXT)}
+    stages = set(re.findall(r"^FROM .* AS (\w+)$", TEXT, re.MULTILINE))
+    sources = {*re.findall(r"^FROM (\S+)", TEXT, re.MULTILINE), *re.findall(r"--from=(\S+)", TEXT)}
+    assert sources - stages == {f"${{{name}}}" for name in bases}
+    assert bases == {"GO", "PYTHON"}
+
+
+def test_a_label_says_what_it_was_built_on() -> None:
+    [label] = re.findall(r"^LABEL (.*)$", TEXT, re.MULTILINE)
+    assert label == "org.opencontainers.image.base.name=${PYTHON} dev.trackbed.bases=${BASES}"
+    assert "\nARG BASES=pinned\n" in TEXT
+
+
+def test_every_package_is_installed_by_its_hash_or_without_an_index() -> None:
+    installs = re.findall(r"pip [^|;&]*?install (?:[^&]|&(?!&))*", TEXT.replace("\\\n", " "))
+    assert len(installs) == 3
+    assert [line for line in installs if "--require-hashes" not in line and "--no-index" not in line] == []
+
+
+@pytest.mark.parametrize("names", [["uv", "hatchling"], ["aiohttp"]])
+def test_requirements_come_from_the_lock_with_hashes(names: list[str]) -> None:
+    lines = locked_requirements.read_requirements(ROOT / "uv.lock", names)
+    locked = {package["name"]: package for package in tomllib.loads((ROOT / "uv.lock").read_text())["package"]}
+    assert set(names) < {line.partition("==")[0] for line in lines}
+    for line in lines:
+        package = locked[line.partition("==")[0]]
+        files = [*package.get("wheels", []), *([package["sdist"]] if "sdist" in package else [])]
+        assert line.startswith(f"{package['name']}=={package['version']} ")
+        assert sorted(re.findall(r"--hash=(\S+)", line)) == sorted({file["hash"] for file in files})
+
+
+def test_an_unlocked_package_is_refused() -> None:
+    with pytest.raises(KeyError, match="no-such-package"):
+        locked_requirements.read_requirements(ROOT / "uv.lock", ["no-such-package"])
+
+
+def test_wheel_and_sources_are_the_same_wherever_and_whenever_they_are_built(tmp_path: Path) -> None:
+    first, second = (build_release(tmp_path / name, **values) for name, values in CIRCUMSTANCES.items())
+    assert first.keys() == second.keys()
+    assert len(first) == 2
+    assert [name for name, content in first.items() if content != second[name]] == []
+
+
+CIRCUMSTANCES: dict[str, dict[str, Any]] = {
+    "a": {"umask": 0o022, "time": 1_000_000_000, "variables": {"TZ": "UTC", "LC_ALL": "C"}},
+    "another folder/b": {"umask": 0o077, "time": 1_900_000_000, "variables": {"TZ": "Asia/Tokyo", "LC_ALL": "C.UTF-8"}},
+}
+
+
+def build_release(folder: Path, umask: int, time: int, variables: dict[str, str]) -> dict[str, bytes]:
+    """Build wheel and source archive of a copy of this checkout, whose files have another time and other modes."""
+    source = folder / "source"
+    names = [
+        *PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"],
+        "/pyproject.toml",
+        "/README.md",
+        "/LICENSE",
+    ]
+    for name in names:
+        copied(ROOT / name.lstrip("/"), source / name.lstrip("/"))
+    for path in sorted(source.rglob("*"), reverse=time % 2 == 0):
+        path.chmod(path.stat().st_mode & ~umask)
+        os.utime(path, (time, time))
+    argv = [
+        f"{sys.prefix}/bin/hatchling",
+        "build",
+        "--target",
+        "wheel",
+        "--target",
+        "sdist",
+        "--directory",
+        str(folder),
+    ]
+    environment = {**os.environ, **variables, "PYTHONHASHSEED": str(umask)}
+    subprocess.run(argv, cwd=source, check=True, capture_output=True, timeout=300, umask=umask, env=environment)
+    return {path.name: path.read_bytes() for path in folder.glob("*.*")}
+
+
+def test_the_executable_for_runtimes_is_the_same_wherever_it_is_built(tmp_path: Path) -> None:
+    digests = set()
+    for name in ("a", "b"):
+        copied(ROOT / "src/trackbed/node/cni/go", tmp_path / name)
+        argv = [
+            "go",
+            "build",
+            "-mod=readonly",
+            "-trimpath",
+            "-buildvcs=false",
+            "-ldflags",
+            "-s -w",
+            "-o",
+            "trackbed",
+            ".",
+        ]
+        variables = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": ""}
+        subprocess.run(argv, cwd=tmp_path / name, env={**os.environ, **variables}, check=True, timeout=300)
+        digests.add((tmp_path / name / "trackbed").read_bytes())
+    assert len(digests) == 1
 
 
 def test_its_languages_are_new_enough() -> None:

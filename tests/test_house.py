@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 import pytest
 
 from tools.import_graph import build_modules, find_circles, read_imports
+from trackbed import __version__
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
@@ -23,7 +24,7 @@ PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *(room / "README.md" fo
 TREES = {path: ast.parse(path.read_text()) for path in SOURCES}
 
 
-@pytest.mark.parametrize("library", ["jinja2", "lightkube", "pydantic", "rich", "yaml"])
+@pytest.mark.parametrize("library", ["jinja2", "lightkube", "pydantic", "yaml"])
 def test_asking_for_help_does_not_import(library: str) -> None:
     program = f"""
 import sys
@@ -101,13 +102,6 @@ def test_every_package_says_what_it_knows() -> None:
     assert silent == []
 
 
-def test_every_dependency_has_its_reason() -> None:
-    groups = [PROJECT["project"]["dependencies"], PROJECT["dependency-groups"]["dev"]]
-    wanted = {re.split(r"[<>=~! \[;]", requirement)[0].lower() for group in groups for requirement in group}
-    told = re.findall(r"^\| `([\w-]+)` \|", (ROOT / "docs" / "dependencies.md").read_text(), re.MULTILINE)
-    assert {name.lower() for name in told} == wanted
-
-
 def test_every_rule_switched_off_says_why() -> None:
     lint = PYPROJECT.partition("[tool.ruff.lint]")[2].partition("[tool.ruff.lint.flake8-type-checking]")[0]
     rules = re.findall(r'^ +"[A-Z]+[0-9]*",.*$', lint, re.MULTILINE)
@@ -159,6 +153,31 @@ def test_a_changelog_fragment_is_one_sentence_named_by_issue_and_kind() -> None:
         or not re.fullmatch(r"[^\n]+\.\n", path.read_text())
     ]
     assert wrong == []
+
+
+def test_the_changelog_begins_with_the_version_that_all_parts_have() -> None:
+    places = {
+        "CHANGELOG.md": r"^## (\S+) \(",
+        "packages/trackbed-lab/src/trackbed_lab/__init__.py": r'^__version__ = "(.+)"',
+        "charts/trackbed/Chart.yaml": r"^appVersion: (.+)",
+    }
+    versions = {
+        name: re.findall(pattern, (ROOT / name).read_text(), re.MULTILINE)[0] for name, pattern in places.items()
+    }
+    assert versions == dict.fromkeys(places, __version__)
+
+
+def test_the_licence_of_the_lab_is_that_of_the_project() -> None:
+    """A file, no link: an archive of the lab's sources has no folder above it."""
+    licence = ROOT / "packages" / "trackbed-lab" / "LICENSE"
+    assert not licence.is_symlink()
+    assert licence.read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+def test_nobody_is_told_to_install_by_a_name_that_is_not_ours_on_the_package_index() -> None:
+    named = re.compile(r"(?:pip|pipx|uv tool) install (?:-\S+ )*trackbed")
+    assert [str(path) for path in (*PAGES, *SOURCES) if named.search(path.read_text())] == []
+    assert "pip install . ./packages/trackbed-lab\n" in (ROOT / "README.md").read_text()
 
 
 SKIPS = {

@@ -83,7 +83,8 @@ def check_tree(pending: list[str]) -> list[Problem]:
 def check_file(path: str) -> list[Problem]:
     """Return the problems of one file; tests are checked for the names of values only."""
     nodes = list(ast.walk(ast.parse(Path(path).read_text())))
-    places = [*iter_assigned(nodes), *iter_parameters(nodes)]
+    encoded = set(iter_encoded(nodes))
+    places = [place for place in (*iter_assigned(nodes), *iter_parameters(nodes)) if place not in encoded]
     problems = [Problem(path, line, name, _VALUE) for name, line in places if name.strip("_") in _BANNED_OR_VAGUE]
     if not path.startswith("tests/"):
         problems += [
@@ -103,6 +104,15 @@ def iter_assigned(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
             yield node.id, node.lineno
         elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
             yield node.name, node.lineno
+
+
+def iter_encoded(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
+    """Yield the fields of classes that other programs read by these names."""
+    for node in iter_classes(nodes):
+        for field in node.body:
+            match field:
+                case ast.AnnAssign(target=ast.Name(id=name)) if f"{node.name}.{name}" in _ACCEPTED["encoded_fields"]:
+                    yield name, field.lineno
 
 
 def iter_parameters(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:

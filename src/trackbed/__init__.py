@@ -1,3 +1,3 @@
 """Trackbed: a GPU cluster from bare metal to pods that ask for RDMA NICs and get them."""
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"

@@ -16,6 +16,8 @@ CHART = Path(__file__).parents[2] / "charts" / "trackbed"
 NAMESPACE = "trackbed-system"
 RELEASE = "rails"
 VERSION = "1.36.3"
+REPOSITORY = "localhost/trackbed/agent"
+"""Where the tests' image is, which no one pulls; the chart names none."""
 
 EVERYTHING: dict[str, Any] = {
     "image": {"digest": f"sha256:{'0' * 64}"},
@@ -27,7 +29,13 @@ EVERYTHING: dict[str, Any] = {
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
         "affinity": {"nodeAffinity": {}},
     },
-    "webhook": {"hostNetwork": True, "port": 9443, "metricsPort": 9080, "url": "https://10.0.0.1:9443"},
+    "webhook": {
+        "hostNetwork": True,
+        "port": 9443,
+        "metricsPort": 9080,
+        "url": "https://10.0.0.1:9443",
+        "clientAuthorities": "api-servers",
+    },
     "prepare": {"nodeSelector": {"site/gpu": "true"}, "affinity": {"nodeAffinity": {}}},
     "agent": {"nodeSelector": {"site/gpu": "true"}, "affinity": {"nodeAffinity": {}}},
     "networkPolicy": {"apiServerPorts": [443, 6443]},
@@ -45,10 +53,11 @@ NOTHING: dict[str, Any] = {
 
 def run(program: str, *words: str, values: dict[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
     """Run helm; `values` go by standard input."""
-    given = ["--values", "-"] if values is not None else []
-    text = json.dumps(values or {})
+    options = ["--values", "-"] if values is not None else []
+    image = {"repository": REPOSITORY, **(values or {}).get("image", {})}
+    text = json.dumps({**(values or {}), "image": image})
     return subprocess.run(
-        [program, *words, *given], input=text, capture_output=True, text=True, timeout=120, check=False
+        [program, *words, *options], input=text, capture_output=True, text=True, timeout=120, check=False
     )
 
 
@@ -57,13 +66,13 @@ def rendered(program: str, values: dict[str, Any] | None = None, version: str = 
     words = ("template", RELEASE, str(CHART), "--namespace", NAMESPACE, "--kube-version", version)
     done = run(program, *words, values=values or {})
     assert not done.returncode, done.stderr
-    return [one for one in yaml.safe_load_all(done.stdout) if one]
+    return [body for body in yaml.safe_load_all(done.stdout) if body]
 
 
 def only(objects: list[Object], kind: str, name: str) -> Object:
     """The one object of a kind and name."""
-    [found] = [one for one in objects if (one["kind"], one["metadata"]["name"]) == (kind, name)]
-    return found
+    [body] = [candidate for candidate in objects if (candidate["kind"], candidate["metadata"]["name"]) == (kind, name)]
+    return body
 
 
 @cache

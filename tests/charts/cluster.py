@@ -24,13 +24,13 @@ from trackbed_lab.kubernetes.blocking import BlockingClient
 from tests.charts.chart import CHART, NAMESPACE, RELEASE, run
 from trackbed.cluster.api.client import Client, connect
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.controller.uninstall import Keep, uninstall
+from trackbed.cluster.controller.uninstall import KeepOptions, uninstall
 from trackbed.cluster.resources.railnode import API_VERSION
 
 _T = TypeVar("_T")
 
 SECONDS = 60.0
-KEEP = Keep()
+KEEP = KeepOptions()
 """Nothing."""
 _MOMENT_SECONDS = 0.05
 
@@ -81,7 +81,7 @@ class Site:
         """An object after a change."""
         return asyncio.run(self.with_live(lambda live: live.merge(path, change)))
 
-    def command(self, kind: str, name: str, **more: str) -> list[str]:
+    def command(self, kind: str, name: str, **variables: str) -> list[str]:
         """The words of a container as they are in the cluster, to be run here by the account of its pod.
 
         `more` replaces options.
@@ -90,28 +90,28 @@ class Site:
         pod = self.client.get(group, kind, name, NAMESPACE)["spec"]["template"]["spec"]
         program, *words = pod["containers"][0]["command"]
         assert program == "trackbed"
-        told = [word.replace("$(POD_NAMESPACE)", NAMESPACE).replace("$(POD_NAME)", f"{name}-0") for word in words]
+        argv = [word.replace("$(POD_NAMESPACE)", NAMESPACE).replace("$(POD_NAME)", f"{name}-0") for word in words]
         ports = {"--metrics=:8080": "--metrics=127.0.0.1:0"}  # of this machine none is theirs
-        kept = [ports.get(word, word) for word in told if not word.startswith(tuple(f"--{key}=" for key in more))]
+        kept = [ports.get(word, word) for word in argv if not word.startswith(tuple(f"--{key}=" for key in variables))]
         account = self.account(pod["serviceAccountName"])
-        replaced = [f"--{key}={value}" for key, value in more.items()]
+        replaced = [f"--{key}={value}" for key, value in variables.items()]
         return [sys.executable, "-m", "trackbed", *kept, *replaced, f"--kubeconfig={account}"]
 
-    def until(self, holds: Callable[[], object], what: str) -> None:
+    def until(self, holds: Callable[[], object], goal: str) -> None:
         """Wait until something holds."""
         deadline = time.monotonic() + SECONDS
         while not holds():
-            assert time.monotonic() < deadline, f"not within {SECONDS} s: {what}"
+            assert time.monotonic() < deadline, f"not within {SECONDS} s: {goal}"
             time.sleep(_MOMENT_SECONDS)
 
     def everything(self) -> dict[Key, Object]:
         """Every object of the cluster but events and what the API server writes by itself."""
-        found: dict[Key, Object] = {}
+        bodies: dict[Key, Object] = {}
         for version, kind in asyncio.run(self.with_live(_kinds)):
-            for one in self.client.list(version, kind) if kind != "Event" else ():
-                metadata = one["metadata"]
-                found[version, kind, metadata.get("namespace", ""), metadata["name"]] = one
-        return {key: one for key, one in found.items() if key[2] != "kube-system"}
+            for listed in self.client.list(version, kind) if kind != "Event" else ():
+                metadata = listed["metadata"]
+                bodies[version, kind, metadata.get("namespace", ""), metadata["name"]] = listed
+        return {key: body for key, body in bodies.items() if key[2] != "kube-system"}
 
     async def with_live(self, act: Callable[[Client], Awaitable[_T]]) -> _T:
         """Do something with a connection."""
@@ -145,12 +145,12 @@ def running(argv: list[str], log: Path, *, forbidden: bool = False, **environmen
             stderr=subprocess.STDOUT,
             env={"PYTHONUNBUFFERED": "1", **environment},
         )
-    one = Running(process, log)
+    program = Running(process, log)
     try:
-        yield one
+        yield program
         process.terminate()
-        assert process.wait(SECONDS) == 0, one.said()
-        assert forbidden or "orbidden" not in one.said()
+        assert process.wait(SECONDS) == 0, program.said()
+        assert forbidden or "orbidden" not in program.said()
     finally:
         process.kill()
         process.wait(SECONDS)
@@ -159,19 +159,19 @@ def running(argv: list[str], log: Path, *, forbidden: bool = False, **environmen
 async def _kinds(live: Client) -> list[tuple[str, str]]:
     """Version and kind of all that can be listed, by the server's own discovery."""
     groups = (await live.get("/apis", dict[str, Any]))["groups"]
-    found = []
+    kinds = []
     for version in ("v1", *(group["preferredVersion"]["groupVersion"] for group in groups)):
         path = f"/apis/{version}" if "/" in version else f"/api/{version}"
-        told = (await live.get(path, dict[str, Any]))["resources"]
-        found += [(version, one["kind"]) for one in told if "list" in one["verbs"]]
-    return found
+        resources = (await live.get(path, dict[str, Any]))["resources"]
+        kinds += [(version, resource["kind"]) for resource in resources if "list" in resource["verbs"]]
+    return kinds
 
 
-def uninstalled(site: Site, keep: Keep = KEEP) -> list[str]:
+def uninstalled(site: Site, keep: KeepOptions = KEEP) -> list[str]:
     """Take away what the programs made, as an administrator; what was done."""
-    told: list[str] = []
-    asyncio.run(site.with_live(lambda live: uninstall(live, NAMESPACE, keep, told.append)))
-    return told
+    messages: list[str] = []
+    asyncio.run(site.with_live(lambda live: uninstall(live, NAMESPACE, keep, messages.append)))
+    return messages
 
 
 def node(site: Site, name: str) -> None:
@@ -184,27 +184,29 @@ def node(site: Site, name: str) -> None:
 
 def fabric(site: Site, hosts: str, name: str = "train", **spec: Any) -> None:
     """A Fabric of two rails."""
-    told = {
+    body = {
         "nodes": [{"hosts": hosts, "ports": ["0000:18:00.0", "0000:40:00.0"]}],
         "rails": 2,
         "addressing": {"scheme": "shared-subnet", "ipv4": "10.64.0.0/16"},
         "rollout": {"maxUnavailable": 2},
         **spec,
     }
-    site.client.apply({"apiVersion": API_VERSION, "kind": "Fabric", "metadata": {"name": name}, "spec": told})
+    site.client.apply({"apiVersion": API_VERSION, "kind": "Fabric", "metadata": {"name": name}, "spec": body})
 
 
 def progress(site: Site, name: str = "train") -> str:
     """How far a Fabric is, in one word."""
     status = site.client.get(API_VERSION, "Fabric", name).get("status", {})
-    return next((one["reason"] for one in status.get("conditions", ()) if one["type"] == "Progressing"), "")
+    return next(
+        (condition["reason"] for condition in status.get("conditions", ()) if condition["type"] == "Progressing"), ""
+    )
 
 
 def stage(site: Site, name: str) -> str:
     """The stage of a node; empty without a RailNode."""
-    found = site.client.find(API_VERSION, "RailNode", name) or {}
-    conditions = found.get("status", {}).get("conditions", ())
-    return next((one["reason"] for one in conditions if one["type"] == "Rolled"), "")
+    rail_node = site.client.find(API_VERSION, "RailNode", name) or {}
+    conditions = rail_node.get("status", {}).get("conditions", ())
+    return next((condition["reason"] for condition in conditions if condition["type"] == "Rolled"), "")
 
 
 @contextmanager

@@ -32,9 +32,9 @@ def site(chart_server: Path, helm: str, tmp_path: Path, monkeypatch: pytest.Monk
     for name in ("CACHE", "CONFIG", "DATA"):
         monkeypatch.setenv(f"HELM_{name}_HOME", str(tmp_path / name))
     with connect(str(chart_server)) as client:
-        one = Site(client, chart_server, helm, tmp_path)
-        yield one
-        one.tried("uninstall", RELEASE, "--no-hooks")
-        uninstalled(one)
+        new_site = Site(client, chart_server, helm, tmp_path)
+        yield new_site
+        new_site.tried("uninstall", RELEASE, "--no-hooks")
+        uninstalled(new_site)
         for left in [*client.list("v1", "Pod", NAMESPACE), *client.list("v1", "Node")]:
             client.delete(left)

@@ -16,8 +16,8 @@ from trackbed_lab.kubernetes.agents import Agents
 from trackbed_lab.kubernetes.blocking import connect
 from trackbed_lab.ports import hold_ports
 
-from tests.api_server import crds_folder, fetched
-from tests.charts.chart import CHART, EVERYTHING, NAMESPACE, NOTHING, RELEASE, only, rendered
+from tests.api_server import crds_folder, fetched, needs_crds
+from tests.charts.chart import CHART, EVERYTHING, NAMESPACE, NOTHING, RELEASE, REPOSITORY, only, rendered
 from tests.charts.cluster import Site, fabric, node, progress, running, simulated, stage
 from tests.cluster.webhook.live import make_namespace, refusal
 from tests.cluster.webhook.values import pod
@@ -31,10 +31,11 @@ pytestmark = pytest.mark.slow
 RAILNODE = {"apiVersion": API_VERSION, "kind": "RailNode"}
 
 
+@needs_crds
 @pytest.mark.parametrize("values", [{}, EVERYTHING, NOTHING], ids=["default", "everything", "nothing"])
 def test_every_object_is_valid(site: Site, values: dict[str, Any]) -> None:
     crds.load_crds(site.client, crds_folder() / "prometheus-operator")
-    warnings = {site.client.create(one, dry_run=True).warnings for one in rendered(site.helm, values)}
+    warnings = {site.client.create(body, dry_run=True).warnings for body in rendered(site.helm, values)}
     assert warnings == {()}
 
 
@@ -45,22 +46,23 @@ def test_what_cert_manager_is_asked_for_is_valid(site: Site, issuer: dict[str, s
     [module] = fetched("github.com/cert-manager/cert-manager")
     crds.install_crds(site.client, list(definitions(module / "deploy" / "crds")))
     made = rendered(site.helm, {"certManager": {"enabled": True, "issuerRef": issuer}})
-    asked = [one for one in made if one["apiVersion"] == "cert-manager.io/v1"]
-    assert len(asked) == (1 if issuer else 4)
-    assert {site.client.create(one, dry_run=True).warnings for one in asked} == {()}
+    bodies = [body for body in made if body["apiVersion"] == "cert-manager.io/v1"]
+    assert len(bodies) == (1 if issuer else 4)
+    assert {site.client.create(body, dry_run=True).warnings for body in bodies} == {()}
 
 
 def definitions(folder: Path) -> Iterator[dict[str, Any]]:
     """cert-manager's kinds: its files are templates of a chart, but for their labels in comments alone."""
     for path in sorted(folder.glob("crd-*.yaml")):
-        for one in filter(None, yaml.safe_load_all(path.read_text())):
-            del one["metadata"]["labels"]
-            yield one
+        for definition in filter(None, yaml.safe_load_all(path.read_text())):
+            del definition["metadata"]["labels"]
+            yield definition
 
 
 def test_a_namespace_that_takes_no_privileged_pods_is_told_at_once(site: Site) -> None:
     make_namespace(site.client, "strict", labels={"pod-security.kubernetes.io/enforce": "baseline"})
-    done = site.tried("install", RELEASE, str(CHART), "--namespace", "strict")
+    image = f"image.repository={REPOSITORY}"
+    done = site.tried("install", RELEASE, str(CHART), "--namespace", "strict", "--set", image)
     assert "namespace strict takes no privileged pods (level baseline)" in done.stderr
     assert "kubectl label --overwrite namespace strict pod-security.kubernetes.io/enforce=privileged" in done.stderr
 
@@ -98,8 +100,8 @@ def test_the_controllers_account_may_roll_a_fabric_over_two_nodes(site: Site) ->
     assert site.client.get("v1", "ConfigMap", "trackbed-lock-train", NAMESPACE)
     assert site.client.get("coordination.k8s.io/v1", "Lease", "trackbed-controller", NAMESPACE)
     assert site.client.get("apps/v1", "ControllerRevision", "train-1", NAMESPACE)
-    told = site.client.list("events.k8s.io/v1", "Event", "default", fields="regarding.name=gpu-1")
-    assert {one["reason"] for one in told} >= {"Preparing", "Rebooting", "Sound"}
+    events = site.client.list("events.k8s.io/v1", "Event", "default", fields="regarding.name=gpu-1")
+    assert {event["reason"] for event in events} >= {"Preparing", "Rebooting", "Sound"}
 
 
 def test_the_controllers_account_may_do_all_that_follows(site: Site) -> None:
@@ -144,9 +146,9 @@ def test_the_webhooks_account_may_give_a_pod_its_rails(site: Site, before: dict[
     assert site.client.get("v1", "Secret", "trackbed-webhook-certificates", NAMESPACE)["data"]["ca.crt"]
 
 
-def given(site: Site, one: dict[str, Any]) -> dict[str, str]:
+def given(site: Site, body: dict[str, Any]) -> dict[str, str]:
     """Limits of the first container of a pod, as it would be stored."""
-    made = site.client.create(one, dry_run=True).body
+    made = site.client.create(body, dry_run=True).body
     return dict(made["spec"]["containers"][0]["resources"]["limits"])
 
 
@@ -180,7 +182,7 @@ def test_prepare_may_not_write_what_a_node_shall_be(site: Site) -> None:
 def reason(site: Site, name: str) -> str:
     """What a node's agent says of its host."""
     conditions = site.client.get(API_VERSION, "RailNode", name).get("status", {}).get("conditions", ())
-    return next((one["reason"] for one in conditions if one["type"] == "Prepared"), "")
+    return next((condition["reason"] for condition in conditions if condition["type"] == "Prepared"), "")
 
 
 def written(kubeconfig: Path, name: str) -> str:
@@ -242,8 +244,8 @@ def before(folder: Path) -> Path:
     metadata = yaml.safe_load((chart / "Chart.yaml").read_text())
     (chart / "Chart.yaml").write_text(yaml.safe_dump({**metadata, "version": "0.0.9"}))
     definitions = list(yaml.safe_load_all((chart / "files/crds.yaml").read_text()))
-    for one in definitions:
-        status = one["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
+    for definition in definitions:
+        status = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
         status["properties"].pop("observedGeneration", None)
     (chart / "files/crds.yaml").write_text(yaml.safe_dump_all(definitions, explicit_start=True, sort_keys=False))
     return chart
@@ -251,5 +253,5 @@ def before(folder: Path) -> Path:
 
 def fields(site: Site) -> set[str]:
     """What the status of a Fabric can hold."""
-    one = site.client.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", "fabrics.trackbed.dev")
-    return set(one["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"])
+    definition = site.client.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", "fabrics.trackbed.dev")
+    return set(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"])

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.charts.chart import CHART, EVERYTHING, NAMESPACE, NOTHING, RELEASE, metadata, only, rendered, run
+from tests.charts.chart import CHART, EVERYTHING, NAMESPACE, NOTHING, RELEASE, VERSION, metadata, only, rendered, run
 from tools.pages.crds import iter_crds
 from trackbed import __version__
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.stacks.native.daemon import daemon_set
-from trackbed.cluster.stacks.releases import catalogue
+from trackbed.cluster.stacks.native.daemon import build_daemon_set
+from trackbed.cluster.stacks.releases import load_catalogue
 from trackbed.fabric.yaml_text import render_documents
 
 SETS: dict[str, dict[str, Any]] = {"default": {}, "everything": EVERYTHING, "nothing": NOTHING}
-IMAGE = f"ghcr.io/trackbed/agent:{__version__}"
+IMAGE = f"localhost/trackbed/agent:{__version__}"
 
 
 @pytest.mark.parametrize("values", SETS.values(), ids=SETS)
@@ -32,27 +32,38 @@ def test_the_chart_is_of_trackbeds_version() -> None:
 
 
 def test_its_image_is_the_one_that_stack_native_runs(helm: str) -> None:
-    assert catalogue()["trackbed"].releases[-1].images["agent"] == IMAGE
-    images = {one["image"] for made in rendered(helm) for one in _containers(made)}
+    assert load_catalogue()["trackbed"].releases[-1].images["agent"] == IMAGE
+    images = {container["image"] for made in rendered(helm) for container in _containers(made)}
     assert images == {IMAGE}
 
 
+@pytest.mark.parametrize("values", SETS.values(), ids=SETS)
+def test_without_an_image_nothing_is_installed_and_the_message_says_how_to_build_one(
+    helm: str, values: dict[str, Any]
+) -> None:
+    image = {**values.get("image", {}), "repository": ""}
+    done = run(helm, "template", RELEASE, str(CHART), "--kube-version", VERSION, values={**values, "image": image})
+    assert done.returncode
+    assert "podman build -t REGISTRY/trackbed:TAG ." in done.stderr
+    assert "--set image.repository=REGISTRY/trackbed,image.tag=TAG" in done.stderr
+
+
 def test_a_digest_comes_before_the_tag(helm: str) -> None:
-    images = {one["image"] for made in rendered(helm, EVERYTHING) for one in _containers(made)}
-    assert images == {f"ghcr.io/trackbed/agent@{EVERYTHING['image']['digest']}"}
+    images = {container["image"] for made in rendered(helm, EVERYTHING) for container in _containers(made)}
+    assert images == {f"localhost/trackbed/agent@{EVERYTHING['image']['digest']}"}
 
 
 def test_it_has_the_definitions_that_the_models_give_and_never_deletes_them(helm: str) -> None:
-    found = [one for one in rendered(helm) if one["kind"] == "CustomResourceDefinition"]
-    kept = [one["metadata"].pop("annotations") for one in found]
-    assert found == list(iter_crds())
+    definitions = [body for body in rendered(helm) if body["kind"] == "CustomResourceDefinition"]
+    kept = [definition["metadata"].pop("annotations") for definition in definitions]
+    assert definitions == list(iter_crds())
     assert kept == [{"helm.sh/resource-policy": "keep"}] * 2
 
 
 def test_the_agent_is_stack_natives(helm: str) -> None:
     assert (
         only(rendered(helm), "DaemonSet", "trackbed-agent")["spec"]
-        == yaml.safe_load("".join(render_documents([daemon_set(IMAGE)])))["spec"]
+        == yaml.safe_load("".join(render_documents([build_daemon_set(IMAGE)])))["spec"]
     )
 
 
@@ -61,41 +72,68 @@ def test_prepare_alone_is_privileged(helm: str, values: dict[str, Any]) -> None:
     mighty = {
         made["metadata"]["name"]
         for made in rendered(helm, values)
-        for one in _containers(made)
-        if one["securityContext"].get("privileged") or made["spec"]["template"]["spec"].get("hostPID")
+        for container in _containers(made)
+        if container["securityContext"].get("privileged") or made["spec"]["template"]["spec"].get("hostPID")
     }
     assert mighty == {"trackbed-prepare"}
 
 
 def test_every_object_is_named_as_part_of_its_release(helm: str) -> None:
     wanted = {"app.kubernetes.io/instance": RELEASE, "app.kubernetes.io/part-of": "trackbed"}
-    for one in rendered(helm, EVERYTHING):
-        if one["kind"] != "CustomResourceDefinition":
-            assert wanted.items() <= one["metadata"]["labels"].items(), one["metadata"]["name"]
+    for body in rendered(helm, EVERYTHING):
+        if body["kind"] != "CustomResourceDefinition":
+            assert wanted.items() <= body["metadata"]["labels"].items(), body["metadata"]["name"]
 
 
 @pytest.mark.parametrize("name", ["controller", "webhook", "uninstall", "leave"])
 def test_what_must_outlive_a_roll_out_runs_on_nodes_that_are_being_prepared(helm: str, name: str) -> None:
     kind = "Job" if name in {"uninstall", "leave"} else "Deployment"
     pod = only(rendered(helm), kind, f"trackbed-{name}")["spec"]["template"]["spec"]
-    assert pod["tolerations"] == [
+    assert pod["tolerations"][:2] == [
         {"key": "trackbed.dev/preparing", "operator": "Exists"},
         {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"},
     ]
 
 
+def test_the_controller_prefers_nodes_of_the_control_plane(helm: str) -> None:
+    """Its token decides what root does on every host, and whoever is root on its node has it."""
+    pods = {
+        name: only(rendered(helm), "Deployment", f"trackbed-{name}")["spec"]["template"]["spec"]
+        for name in ("controller", "webhook")
+    }
+    role = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}
+    (wanted,) = pods["controller"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert wanted == {"weight": 100, "preference": {"matchExpressions": [role]}}
+    assert pods["controller"]["tolerations"][2:] == [role]
+    assert "affinity" not in pods["webhook"]
+    assert len(pods["webhook"]["tolerations"]) == 2
+
+
 def test_tolerations_of_a_site_come_beside_ours(helm: str) -> None:
     pod = only(rendered(helm, EVERYTHING), "Deployment", "trackbed-controller")["spec"]["template"]["spec"]
-    assert [one["key"] for one in pod["tolerations"]][2:] == ["nvidia.com/gpu"]
+    assert [toleration["key"] for toleration in pod["tolerations"]][2:] == ["nvidia.com/gpu"]
     assert pod["nodeSelector"] == {"kubernetes.io/os": "linux", "site/role": "services"}
 
 
 def test_the_controller_applies_the_stacks_that_are_named_and_no_others(helm: str) -> None:
-    told = [
+    bodies = [
         [word for word in _command(rendered(helm, values)) if word.startswith("--stacks")]
         for values in (EVERYTHING, {})
     ]
-    assert told == [["--stacks=sriov-operator,spiderpool"], []]
+    assert bodies == [["--stacks=sriov-operator,spiderpool"], []]
+
+
+def test_the_webhook_answers_clients_of_the_named_authorities_only(helm: str) -> None:
+    pod = only(rendered(helm, EVERYTHING), "Deployment", "trackbed-webhook")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert "--client-ca=/etc/trackbed/clients/ca.crt" in container["command"]
+    assert container["volumeMounts"] == [{"name": "clients", "mountPath": "/etc/trackbed/clients", "readOnly": True}]
+    (volume,) = pod["volumes"]
+    assert volume["configMap"] == {"name": "api-servers", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    both = rendered(helm, {"certManager": {"enabled": True}, "webhook": {"clientAuthorities": "api-servers"}})
+    pod = only(both, "Deployment", "trackbed-webhook")["spec"]["template"]["spec"]
+    assert [volume["name"] for volume in pod["volumes"]] == ["certificates", "clients"]
+    assert "volumes" not in only(rendered(helm), "Deployment", "trackbed-webhook")["spec"]["template"]["spec"]
 
 
 def _command(objects: list[Object]) -> list[str]:
@@ -110,18 +148,19 @@ def test_a_node_selector_of_a_site_leaves_the_default_values_alone(helm: str) ->
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         pytest.param({"controller": {"replica": 3}}, "'replica' not allowed", id="a typo"),
         pytest.param({"webhok": {}}, "'webhok' not allowed", id="a typo at the top"),
         pytest.param({"webhook": {"url": "http://x:1"}}, "/webhook/url", id="no https"),
         pytest.param({"webhook": {"port": 0}}, "/webhook/port", id="no port"),
+        pytest.param({"webhook": {"clientAuthorities": "A/b"}}, "/webhook/clientAuthorities", id="no name"),
         pytest.param({"image": {"digest": "sha256:12"}}, "/image/digest", id="no digest"),
     ],
 )
-def test_a_value_that_means_nothing_is_refused(helm: str, values: dict[str, Any], said: str) -> None:
+def test_a_value_that_means_nothing_is_refused(helm: str, values: dict[str, Any], message: str) -> None:
     done = run(helm, "template", RELEASE, str(CHART), values=values)
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_a_cluster_that_is_too_old_is_refused(helm: str) -> None:
@@ -154,7 +193,7 @@ def test_cert_manager_is_asked_for_the_name_by_which_the_webhook_is_called(
 def test_an_issuer_of_the_site_comes_in_place_of_the_releases_own(helm: str) -> None:
     issuer = {"name": "site", "kind": "ClusterIssuer", "group": "cert-manager.io"}
     made = rendered(helm, {"certManager": {"enabled": True, "issuerRef": issuer}})
-    assert not [one for one in made if one["kind"] == "Issuer"]
+    assert not [body for body in made if body["kind"] == "Issuer"]
     assert only(made, "Certificate", "trackbed-webhook")["spec"]["issuerRef"] == issuer
 
 
@@ -170,5 +209,5 @@ def _uninstalls(helm: str, values: dict[str, Any]) -> list[str]:
     return [word for word in container["command"] if word.startswith("--keep")]
 
 
-def _containers(one: Object) -> list[Object]:
-    return list(one.get("spec", {}).get("template", {}).get("spec", {}).get("containers", []))
+def _containers(body: Object) -> list[Object]:
+    return list(body.get("spec", {}).get("template", {}).get("spec", {}).get("containers", []))

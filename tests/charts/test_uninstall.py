@@ -58,12 +58,12 @@ def helm_uninstalls(site: Site) -> None:
 
 def agents_leave(site: Site) -> None:
     """Be the pod that has them leave, and the agents of two nodes."""
-    seen = {"observedGeneration": 99, "desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberReady": 2}
-    status = {**seen, "currentNumberScheduled": 2, "numberMisscheduled": 0}
+    observed = {"observedGeneration": 99, "desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberReady": 2}
+    status = {**observed, "currentNumberScheduled": 2, "numberMisscheduled": 0}
     site.merged(f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/trackbed-agent/status", {"status": status})
     pod_of(site, "trackbed-leave")
     pod = site.client.get("apps/v1", "DaemonSet", "trackbed-agent", NAMESPACE)["spec"]["template"]["spec"]
-    assert [one["name"] for one in pod["initContainers"]] == ["leave"]
+    assert [container["name"] for container in pod["initContainers"]] == ["leave"]
     complete(site, "trackbed-leave")
 
 
@@ -86,14 +86,14 @@ def complete(site: Site, job: str) -> None:
     site.merged(path, {"status": {**status, "uncountedTerminatedPods": {}}})
 
 
-def nodes(found: dict[Key, Object]) -> list[tuple[str, Any, Any]]:
+def nodes(bodies: dict[Key, Object]) -> list[tuple[str, Any, Any]]:
     """What was done to nodes."""
-    every = [one for key, one in found.items() if key[1] == "Node"]
-    return [(one["metadata"]["name"], one["metadata"].get("annotations"), one["spec"]) for one in every]
+    every = [body for key, body in bodies.items() if key[1] == "Node"]
+    return [(body["metadata"]["name"], body["metadata"].get("annotations"), body["spec"]) for body in every]
 
 
 def taints(site: Site, name: str) -> set[str]:
-    return {one["key"] for one in site.client.get("v1", "Node", name)["spec"].get("taints", ())}
+    return {taint["key"] for taint in site.client.get("v1", "Node", name)["spec"].get("taints", ())}
 
 
 def test_helm_uninstall_leaves_nothing(site: Site) -> None:
@@ -147,7 +147,7 @@ def test_it_refuses_while_the_programs_are_installed(site: Site) -> None:
     fabric(site, "gpu-0")
     done = CliRunner().invoke(cli, ["uninstall", "--kubeconfig", str(site.kubeconfig)])
     assert done.exit_code == 2
-    assert "Deployment trackbed-controller in trackbed-system would make everything anew" in done.stderr
+    assert "Deployment trackbed-controller in trackbed-system would recreate everything" in done.stderr
     assert site.client.get(API_VERSION, "Fabric", "train")
 
 
@@ -173,7 +173,7 @@ def test_a_cordon_and_a_taint_of_others_stay(site: Site) -> None:
 
 
 def test_nodes_of_all_pages_are_freed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api_client, "PAGE", 2)
+    monkeypatch.setattr(api_client, "PAGE_SIZE", 2)
     names = [f"gpu-{number}" for number in range(5)]
     for name in names:
         node(site, name)

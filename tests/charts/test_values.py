@@ -33,9 +33,9 @@ def _ruled(rule: Mapping[str, Any], place: tuple[str, ...]) -> Iterator[tuple[st
             yield (*place, name)
 
 
-def _given(given: Mapping[str, Any], rule: Mapping[str, Any], place: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _given(values: Mapping[str, Any], rule: Mapping[str, Any], place: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """Places of values by values.yaml."""
-    for name, inner in given.items():
+    for name, inner in values.items():
         if "properties" in rule["properties"][name] and inner:
             yield from _given(inner, rule["properties"][name], (*place, name))
         else:

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from trackbed.cli.archived import MODULES
-from trackbed.cli.capture import list_wanted
+from trackbed.cli.archived import STEPS
+from trackbed.cli.capture import build_wanted
 from trackbed.cli.main import cli
 from trackbed.host.machine import Machine, Unreadable
-from trackbed.host.runner import Ran
-from trackbed.host.snapshot.archive import capture, unpack
+from trackbed.host.runner import ProgramResult
+from trackbed.host.snapshot.archive import unpack
+from trackbed.host.snapshot.capture import capture
 from trackbed.host.snapshot.recorded import RECORD, open_machine
 from trackbed.kernel.netlink import sockets
 
@@ -41,10 +42,10 @@ class Programs:
         """Three programs."""
         return program in {"timedatectl", "ps", "kubelet"}
 
-    def run(self, argv: Sequence[str]) -> Ran:
+    def run(self, argv: Sequence[str]) -> ProgramResult:
         """What each says."""
-        said = {"timedatectl": f"NTPSynchronized={self.synchronised}", "ps": "kubelet --v=2", "kubelet": "v1.34.1"}
-        return Ran(0, f"{said[argv[0]]}\n")
+        outputs = {"timedatectl": f"NTPSynchronized={self.synchronised}", "ps": "kubelet --v=2", "kubelet": "v1.34.1"}
+        return ProgramResult(0, f"{outputs[argv[0]]}\n")
 
 
 def unpacked(tmp_path: Path, synchronised: str = "yes") -> Path:
@@ -55,7 +56,7 @@ def unpacked(tmp_path: Path, synchronised: str = "yes") -> Path:
         (host / path).write_text(text)
     machine = Machine(host, runner=Programs(synchronised))
     with archive.open("xb") as stream:
-        capture(machine, list_wanted(machine), stream)
+        capture(machine, build_wanted(machine), stream, b"k" * 16)
     folder.mkdir()
     unpack(archive, folder)
     return folder
@@ -72,10 +73,10 @@ def nothing_of_this_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "_open_socket", refused)
 
 
-def asked(command: str, tmp_path: Path, root: Path, *more: str) -> Result:
+def asked(command: str, tmp_path: Path, root: Path, *arguments: str) -> Result:
     fabric = tmp_path / "fabric.yaml"
     fabric.write_text(FABRIC)
-    return CliRunner().invoke(cli, [command, "-f", str(fabric), "--node", "gpu-0", "--root", str(root), *more])
+    return CliRunner().invoke(cli, [command, "-f", str(fabric), "--node", "gpu-0", "--root", str(root), *arguments])
 
 
 CLOCKS = {"yes": "pass", "no": "warn"}
@@ -85,17 +86,16 @@ CLOCKS = {"yes": "pass", "no": "warn"}
 @pytest.mark.parametrize(("synchronised", "verdict"), CLOCKS.items(), ids=CLOCKS)
 def test_doctor_judges_what_programs_said_when_it_was_captured(tmp_path: Path, synchronised: str, verdict: str) -> None:
     done = asked("doctor", tmp_path, unpacked(tmp_path, synchronised), "-o", "json")
-    found = {finding["id"]: finding["verdict"] for finding in json.loads(done.stdout)["findings"]}
-    assert found["kubelet-clock-skew"] == verdict
+    verdicts = {finding["id"]: finding["verdict"] for finding in json.loads(done.stdout)["findings"]}
+    assert verdicts["kubelet-clock-skew"] == verdict
 
 
 @pytest.mark.usefixtures("nothing_of_this_host")
 def test_doctor_calls_unknown_what_the_archive_does_not_hold(tmp_path: Path) -> None:
     done = asked("doctor", tmp_path, unpacked(tmp_path), "-o", "json")
-    judged = {module.__name__.rpartition(".")[2] for module in MODULES}
-    rest = [finding for finding in json.loads(done.stdout)["findings"] if finding["step"] not in judged]
-    assert {"names", "addresses", "routing"} <= {finding["step"] for finding in rest}
-    assert {finding["verdict"] for finding in rest} == {"unknown"}
+    unknown = [finding for finding in json.loads(done.stdout)["findings"] if finding["step"] not in STEPS]
+    assert {"names", "addresses", "routing"} <= {finding["step"] for finding in unknown}
+    assert {finding["verdict"] for finding in unknown} == {"unknown"}
     assert done.exit_code in {1, 3}
     assert "not judged: " in done.stderr
     assert "does not hold its network state" in done.stderr
@@ -144,7 +144,7 @@ def test_nothing_is_applied_below_an_archive(tmp_path: Path, monkeypatch: pytest
     folder = unpacked(tmp_path)
     monkeypatch.setattr(sockets, "Socket", None)
     (tmp_path / "fabric.yaml").write_text(FABRIC)
-    for more in (["--yes"], ["--dry-run"], ["--undo"]):
-        words = ["apply", "-f", str(tmp_path / "fabric.yaml"), "--root", str(folder), *more]
+    for options in (["--yes"], ["--dry-run"], ["--undo"]):
+        words = ["apply", "-f", str(tmp_path / "fabric.yaml"), "--root", str(folder), *options]
         done = CliRunner().invoke(cli, words)
         assert (done.exit_code, "nothing is applied below" in done.stderr) == (2, True), done.output

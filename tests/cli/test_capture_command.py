@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trackbed.cli.capture import list_wanted
+from trackbed.cli.capture import build_wanted
 from trackbed.host.machine import Machine
 from trackbed.host.snapshot.take import list_ports
 
@@ -25,13 +25,13 @@ def host(root: Path) -> Machine:
 def test_programs_are_asked_about_every_port(tmp_path: Path) -> None:
     machine = host(tmp_path)
     assert list_ports(machine) == {"rail0": PORT}
-    asked = list_wanted(machine).commands
-    assert ("ethtool", "-S", "rail0") in asked
-    assert any(PORT in argv for argv in asked)
-    assert not any("{" in word or "*" in word for argv in asked for word in argv)
+    commands = build_wanted(machine).commands
+    assert ("ethtool", "-S", "rail0") in commands
+    assert any(PORT in argv for argv in commands)
+    assert not any("{" in word or "*" in word for argv in commands for word in argv)
 
 
 def test_files_are_asked_of_every_interface_and_function(tmp_path: Path) -> None:
-    files = list_wanted(host(tmp_path)).files
+    files = build_wanted(host(tmp_path)).files
     assert "/sys/class/net/*/speed" in files
     assert not any("{" in path for path in files)

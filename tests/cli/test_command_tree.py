@@ -1,18 +1,16 @@
 """Every command, argument, option and exit status is what was reviewed: nobody's scripts break unseen.
 
 command_tree.txt has a line for each command and each of its parameters, exit_codes.txt one for each invocation:
-`status  arguments`. Write both anew with `.venv/bin/python -m tests.cli.test_command_tree` and read the difference.
+`status  arguments`. `scripts/test --rewrite cli` writes both; review the difference.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shlex
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from difflib import unified_diff
 from pathlib import Path
@@ -35,6 +33,29 @@ FILES = {
     "captured/proc/sys/kernel/hostname": "worker-gpu-0\n",
     "captured/proc/cmdline": "quiet\n",
     "leaf-u0-r0.nv": "nv set system hostname leaf-u0-r0\n",
+    "inventory.json": json.dumps(
+        {
+            "host": "gpu-0",
+            "vendor": "Supermicro",
+            "product": "SYS-821GE-TNHR",
+            "gpus": [],
+            "nics": [
+                {
+                    "pci": f"0000:{bus}:00.0",
+                    "path": [f"pci0000:{bus}"],
+                    "id": "15b3:1021",
+                    "subsystem": "",
+                    "model": "ConnectX-7 400 Gb/s InfiniBand and Ethernet adapter",
+                    "netdev": f"enp{number}s0np0",
+                    "mac": f"b8:3f:d2:00:00:0{number}",
+                    "link": "ethernet",
+                    "speed": 400000,
+                    "driver": "mlx5_core",
+                }
+                for number, bus in enumerate(("17", "3d"))
+            ],
+        }
+    ),
     "job.yaml": """apiVersion: batch/v1
 kind: Job
 metadata: {name: train}
@@ -44,7 +65,7 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: train, image:
 }
 """What the invocations find where they run, beside the examples."""
 
-VALUES = {"action": "diff", "address": "172.16.0.0", "fault_id": "vfs-count-wrong", "file": "job.yaml", "kind": "job"}
+VALUES = {"action": "diff", "topic": "172.16.0.0", "fault_id": "vfs-count-wrong", "file": "job.yaml", "kind": "job"}
 VALUES |= {"name": "native", "stack_name": "native", "chart": "examples"}
 """A good value for a required parameter, by its name; `x` for all others."""
 
@@ -74,8 +95,8 @@ apply cluster native -f {FABRIC} --kubeconfig missing.yaml
 apply cluster no-such-stack -f {FABRIC}
 bios diff -f {FABRIC}
 bios mend -f {FABRIC}
-capture --root captured -o job.yaml
-capture --root captured -o no-such-folder/host.tar.gz
+capture --root captured --to job.yaml
+capture --root captured --to no-such-folder/host.tar.gz
 controller --kubeconfig missing.yaml
 controller --stacks native
 controller --stacks no-such-stack
@@ -87,6 +108,7 @@ diff cluster native -f {FABRIC} --kubeconfig missing.yaml
 diff cluster no-such-stack -f {FABRIC}
 discover --root captured
 discover --root captured -o json
+discover --root inventory.json
 discover --root job.yaml
 doctor -f {FABRIC} --node no-such-node --root captured
 doctor -f {FABRIC} --node worker-gpu-0 --root captured
@@ -95,6 +117,19 @@ explain 172.16.0.0 -f {FABRIC}
 explain 172.16.0.0 -f {FABRIC} -o json
 explain 8.8.8.8 -f {FABRIC}
 explain nowhere -f {FABRIC}
+explain route-rule-missing
+explain hca-prefix
+explain spec.addressing.scheme
+explain spec.no.such
+explain worker-gpu-0 -f {FABRIC}
+explain rail0 -f {FABRIC} -o json
+help
+help apply cluster
+help no-such-command
+version
+validate -f {FABRIC}
+validate -f {FABRIC} -o json
+validate -f broken.yaml
 faults
 faults -o json
 faults no-such-fault
@@ -103,13 +138,14 @@ import netplan captured
 import netplan examples/spectrum-x-4
 import netplan no-such-folder
 init captured
+init inventory.json
 init job.yaml
 job diff job.yaml -f {FABRIC} --stack network-operator-hostdevice
 job diff -f {FABRIC} --stack network-operator-hostdevice
 job diff --pod train/train-0 -f {FABRIC} --stack network-operator-hostdevice --kubeconfig missing.yaml
 job new job -f {FABRIC} --stack network-operator-hostdevice
 job new job -f {FABRIC} --stack network-operator-hostdevice --image train:1
-job new job -f {FABRIC} --stack network-operator-hostdevice --image train:1 --nodes 65
+job new job -f {FABRIC} --stack network-operator-hostdevice --image train:1 --node-count 65
 job new kueue -f {FABRIC} --stack network-operator-hostdevice
 job new no-such-kind -f {FABRIC} --stack network-operator-hostdevice
 job patch job.yaml -f {FABRIC} --stack bare-metal
@@ -160,14 +196,15 @@ plan
 plan -f -
 plan -f broken.yaml
 plan -f {FABRIC}
-plan -f {FABRIC} --node no-such-node
-plan -f {FABRIC} --node worker-gpu-0 --rail 0
+plan -f {FABRIC} --nodes no-such-node
+plan -f {FABRIC} --nodes all --rail 0 -o csv
+plan -f {FABRIC} --nodes worker-gpu-0 --rail 0
 plan -f {FABRIC} --rail 8
 plan -f {FABRIC} --rail first
 plan -f {FABRIC} -o csv
 plan -f {FABRIC} -o json
 plan -f {FABRIC} -o yaml
-render host -f {FABRIC} --node all --format tar
+render host -f {FABRIC} --nodes all --format tar
 render host -f {FABRIC} --node no-such-node
 render host -f {FABRIC} --node worker-gpu-0
 render host -f {FABRIC} --node worker-gpu-0 --format cloud-init --network networkd
@@ -176,14 +213,14 @@ render node -f {FABRIC} --node worker-gpu-0
 render rights network-operator-hostdevice -f {FABRIC}
 render rights network-operator-hostdevice -f {FABRIC} --account nobody
 render stack network-operator-hostdevice -f {FABRIC}
-render stack network-operator-hostdevice -f {FABRIC} --json
+render stack network-operator-hostdevice -f {FABRIC} -o json
 render stack network-operator-sriov -f {FABRIC}
 render stack no-such-stack -f {FABRIC}
 render switch -f {FABRIC}
 render switch -f {FABRIC} --check job.yaml
 render switch -f {FABRIC} --check leaf-u0-r0.nv
 render switch -f {FABRIC} --check leaf-u0-r0.nv --format nvue
-render switch -f {FABRIC} --check leaf-u0-r0.nv --json
+render switch -f {FABRIC} --check leaf-u0-r0.nv -o json
 render switch -f {FABRIC} --format nvue
 render switch -f {FABRIC} --format nvue --leaf no-such-leaf
 render switch -f {FABRIC} --format sonic
@@ -195,6 +232,7 @@ servers no-such-server
 stacks
 stacks -f broken.yaml
 stacks -f {FABRIC}
+stacks -f {FABRIC} -o wide
 stacks -o json
 stacks no-such-stack
 stacks spiderpool
@@ -362,13 +400,23 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_command_and_parameter_is_what_was_reviewed() -> None:
+def test_every_command_and_parameter_is_what_was_reviewed(rewrites_goldens: bool) -> None:
+    if rewrites_goldens:
+        TREE.write_text("".join(f"{line}\n" for line in tree_lines()))
     reviewed = TREE.read_text().splitlines()
     difference = "\n".join(unified_diff(reviewed, tree_lines(), "reviewed", "now", n=0, lineterm=""))
     assert difference == "", difference
 
 
-def test_every_invocation_has_a_reviewed_exit_code() -> None:
+def test_every_invocation_has_a_reviewed_exit_code(
+    furnished: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rewrites_goldens: bool,
+) -> None:
+    if rewrites_goldens:
+        monkeypatch.chdir(furnished)
+        statuses = {invocation: exit_code(invocation) for invocation in invocations()}
+        EXIT_CODES.write_text("".join(f"{status}  {invocation}\n" for invocation, status in statuses.items()))
     assert set(invocations()) ^ set(exit_codes()) == set()
 
 
@@ -384,13 +432,3 @@ def test_invocations_leave_nothing_behind(furnished: Path, tmp_path: Path) -> No
     furnish(tmp_path)
     before, after = ({path.relative_to(folder) for path in folder.rglob("*")} for folder in (tmp_path, furnished))
     assert after == before
-
-
-if __name__ == "__main__":
-    TREE.write_text("".join(f"{line}\n" for line in tree_lines()))
-    with tempfile.TemporaryDirectory() as temporary:
-        furnish(Path(temporary))
-        os.chdir(temporary)
-        statuses = {invocation: exit_code(invocation) for invocation in invocations()}
-        os.chdir(EXAMPLES.parent)
-    EXIT_CODES.write_text("".join(f"{status}  {invocation}\n" for invocation, status in statuses.items()))

@@ -45,11 +45,11 @@ def served(kubeconfig: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 
 def until(url: str, wanted: str) -> None:
     """Ask until status and body have what is wanted."""
-    deadline, told = time.monotonic() + SECONDS, ""
-    while wanted not in told:
-        assert time.monotonic() < deadline, told
+    deadline, text = time.monotonic() + SECONDS, ""
+    while wanted not in text:
+        assert time.monotonic() < deadline, text
         with suppress(ConnectionRefusedError):  # it does not listen yet
-            told = asked(url)
+            text = asked(url)
 
 
 def asked(url: str) -> str:
@@ -58,8 +58,8 @@ def asked(url: str) -> str:
     connection = HTTPConnection(str(where.hostname), where.port, timeout=SECONDS)
     try:
         connection.request("GET", where.path)
-        told = connection.getresponse()
-        return f"{told.status} {told.read().decode()}"
+        response = connection.getresponse()
+        return f"{response.status} {response.read().decode()}"
     finally:
         connection.close()
 
@@ -81,7 +81,7 @@ def test_without_an_api_server_it_lives_and_is_not_ready(api_server: Path, tmp_p
     nowhere.write_text(api_server.read_text().replace("https://127.0.0.1:", "https://127.0.0.2:"))
     with served(nowhere) as (_, url):
         until(f"{url}/healthz", "200 ok")
-        until(f"{url}/readyz", "503 the API server has told nothing of Lease trackbed-controller for 15 s")
+        until(f"{url}/readyz", "503 Lease trackbed-controller could not be read for 15 s")
         until(f"{url}/metrics", '\ntrackbed_api_requests_total{code="none",verb="GET"} ')
         until(f"{url}/metrics", "\ntrackbed_leader 0.0\n")
 

@@ -22,19 +22,19 @@ def trackbed(*words: str) -> Result:
     return CliRunner().invoke(cli, words)
 
 
-def written(seen: Snapshot, place: Path) -> str:
-    place.write_bytes(msgspec.json.encode(read_inventory(seen)))
+def written(snapshot: Snapshot, place: Path) -> str:
+    place.write_bytes(msgspec.json.encode(read_inventory(snapshot)))
     return str(place)
 
 
-def laid_out(seen: Snapshot, root: Path) -> str:
+def laid_out(snapshot: Snapshot, root: Path) -> str:
     """The machine as a tree of files and links."""
-    for path, target in seen.links.items():
+    for path, target in snapshot.links.items():
         device = root / path.lstrip("/")
         device.parent.mkdir(parents=True, exist_ok=True)
         (device.parent / target).resolve().mkdir(parents=True, exist_ok=True)
         device.symlink_to(target)
-    for path, raw in seen.files.items():
+    for path, raw in snapshot.files.items():
         place = root / path.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(raw)
@@ -58,10 +58,10 @@ def test_discover_without_a_rail_ends_with_1(tmp_path: Path) -> None:
 def test_a_machine_an_archive_of_it_and_its_inventory_are_the_same_to_init(tmp_path: Path) -> None:
     root = laid_out(machines.machine(machines.MI355X), tmp_path / "root")
     archive = str(tmp_path / "gpu-0.tar.gz")
-    assert trackbed("capture", "--root", root, "-o", archive).exit_code == 0
-    told = tmp_path / "gpu-0.json"
-    told.write_text(trackbed("discover", "--root", archive, "-o", "json").stdout)
-    texts = [trackbed("init", source).stdout for source in (root, archive, str(told))]
+    assert trackbed("capture", "--root", root, "--to", archive, "--identified").exit_code == 0
+    inventory_file = tmp_path / "gpu-0.json"
+    inventory_file.write_text(trackbed("discover", "--root", archive, "-o", "json").stdout)
+    texts = [trackbed("init", source).stdout for source in (root, archive, str(inventory_file))]
     assert texts[0].count("PIX") == 8
     assert texts[1:] == texts[:1] * 2
 
@@ -69,7 +69,7 @@ def test_a_machine_an_archive_of_it_and_its_inventory_are_the_same_to_init(tmp_p
 def test_init_writes_a_fabric_that_loads_and_never_overwrites(tmp_path: Path) -> None:
     source = written(dgx_h100(), tmp_path / "gpu-0.json")
     place = tmp_path / "fabric.yaml"
-    words = ("init", source, "--name", "small", "--ipv4", "10.64.0.0/13", "-o", str(place))
+    words = ("init", source, "--name", "small", "--ipv4", "10.64.0.0/13", "--to", str(place))
     assert trackbed(*words).exit_code == 0
     loaded = load_fabric(place.read_bytes(), "fabric.yaml").fabric
     assert loaded.metadata.name == "small"
@@ -113,22 +113,36 @@ def test_capture_never_overwrites(tmp_path: Path) -> None:
     place = tmp_path / "x.tar.gz"
     place.write_text("mine")
     (tmp_path / "root").mkdir()
-    result = trackbed("capture", "--root", str(tmp_path / "root"), "-o", str(place))
+    result = trackbed("capture", "--root", str(tmp_path / "root"), "--to", str(place))
     assert (result.exit_code, place.read_text()) == (2, "mine")
+
+
+def test_an_archive_has_no_names_unless_they_are_asked_for(tmp_path: Path) -> None:
+    root = machines.with_files(machines.machine(machines.MI355X), {"/proc/sys/kernel/hostname": "acme17\n"})
+    folder = laid_out(root, tmp_path / "root")
+    names = {}
+    for options, file in (((), "sent.tar.gz"), (("--identified",), "kept.tar.gz")):
+        place = str(tmp_path / file)
+        result = trackbed("capture", "--root", folder, "--to", place, *options)
+        names[file] = json.loads(trackbed("discover", "--root", place, "-o", "json").stdout)["host"]
+        assert ("do not send it" in result.stderr) == bool(options)
+        assert ("look into it before you send it" in result.stderr) != bool(options)
+    assert names["kept.tar.gz"] == "acme17"
+    assert names["sent.tar.gz"].startswith("host-")
 
 
 def test_only_its_owner_reads_an_archive(tmp_path: Path) -> None:
     place = tmp_path / "x.tar.gz"
     (tmp_path / "root").mkdir()
-    assert trackbed("capture", "--root", str(tmp_path / "root"), "-o", str(place)).exit_code == 0
+    assert trackbed("capture", "--root", str(tmp_path / "root"), "--to", str(place)).exit_code == 0
     assert place.stat().st_mode & 0o777 == 0o600
 
 
 def test_servers_lists_the_catalogue_and_shows_one() -> None:
     assert "dgx-h100" in trackbed("servers").stdout
     assert "0000:dc:00.0" in trackbed("servers", "dgx-h100").stdout
-    told = json.loads(trackbed("servers", "dgx-h100", "-o", "json").stdout)
-    assert len(told["dgx-h100"]["ports"]) == 8
+    servers = json.loads(trackbed("servers", "dgx-h100", "-o", "json").stdout)
+    assert len(servers["dgx-h100"]["ports"]) == 8
 
 
 def test_servers_names_the_nearest_where_there_is_none() -> None:
@@ -139,6 +153,7 @@ def test_servers_names_the_nearest_where_there_is_none() -> None:
 SSH = """#!/bin/sh
 case "$*" in
   *gpu-1*) echo "ssh: connect to host gpu-1 port 22: No route to host" >&2; exit 255;;
+  *gpu-4*) printf '{"x":'; head -c 5000 /dev/zero | tr '\\0' '[';;
   *"trackbed discover -o json") exec cat "$TOLD";;
 esac
 exit 9
@@ -153,9 +168,10 @@ def test_other_hosts_are_asked_over_ssh_and_one_that_is_silent_is_named(
     ssh.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("TOLD", written(dgx_h100(), tmp_path / "told.json"))
-    result = trackbed("discover", "--nodes", "gpu-[1-3]", "-o", "json")
+    result = trackbed("discover", "--nodes", "gpu-[1-4]", "-o", "json")
     assert result.exit_code == 3
     assert "gpu-1: ssh: connect to host gpu-1 port 22: No route to host" in result.stderr
+    assert "gpu-4: no answer to" in result.stderr
     (tmp_path / "gpus.json").write_text(result.stdout)
     text = trackbed("init", str(tmp_path / "gpus.json")).stdout
     assert "- hosts: gpu-[2-3]\n" in text

@@ -1,11 +1,13 @@
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.host.places import MACS, Host, host
+from tests.cli.json_page import check_document
+from tests.host.places import MACS, Host, everything, host, install_netplan
 from trackbed.cli.main import cli
 from trackbed.host.transaction.files import read_owned
 
@@ -30,10 +32,10 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
-def on(place: Host, command: str, fabric: str, *more: object) -> Result:
+def on(place: Host, command: str, fabric: str, *arguments: object) -> Result:
     assert isinstance(place.machine.netns, Path)
     where = ("--root", place.machine.root, "--netns", place.machine.netns)
-    return run(command, "-f", fabric, "--node", "gpu-1", *where, *more)
+    return run(command, "-f", fabric, "--node", "gpu-1", *where, *arguments)
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def place(tmp_path: Path) -> Iterator[Host]:
 def test_a_host_needs_no_fabric_but_its_plan(place: Host, fabric: str, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text(run("plan", "-f", fabric, "-o", "json").stdout)
-    by_fabric, by_plan = (on(place, "diff", one, "-o", "json") for one in (fabric, str(plan)))
+    by_fabric, by_plan = (on(place, "diff", source, "-o", "json") for source in (fabric, str(plan)))
     assert (by_plan.exit_code, by_plan.stdout) == (by_fabric.exit_code, by_fabric.stdout) == (1, by_fabric.stdout)
     plan.write_text(run("plan", "-f", fabric, "--rail", 0, "-o", "json").stdout)
     refused = on(place, "diff", str(plan))
@@ -64,9 +66,15 @@ def test_diff_exits_with_one_until_the_host_is_as_planned(place: Host, fabric: s
         "have": "eth0",
         "want": "rail0",
         "action": "change",
+        "drain": True,
     }
     done = on(place, "apply", fabric, "--yes", "--persist", "none")
     assert (done.exit_code, done.stderr.count("write ")) == (0, 0)
+    left = json.loads(on(place, "diff", fabric, "-o", "json").stdout)["changes"]
+    assert [change["what"] for change in left] == ["file /etc/trackbed/node.json"]
+    done = on(place, "apply", fabric, "--yes", "-o", "json")
+    assert done.exit_code == 0
+    check_document("apply --node gpu-0 --root .", json.loads(done.stdout))
     after = on(place, "diff", fabric)
     assert (after.exit_code, after.stdout) == (0, "gpu-1 is as planned\n")
 
@@ -88,7 +96,7 @@ def test_a_dry_run_shows_all_and_does_nothing(place: Host, fabric: str) -> None:
 
 
 def test_apply_persists_in_the_format_of_the_machine_and_undo_removes_it(place: Host, fabric: str) -> None:
-    (place.machine.root / "etc/netplan").mkdir(parents=True)
+    install_netplan(place.machine.root)
     assert on(place, "apply", fabric, "--yes").exit_code == 0
     assert "/etc/netplan/90-trackbed.yaml" in read_owned(place.machine)
     done = on(place, "apply", fabric, "--undo")
@@ -119,10 +127,55 @@ def test_a_port_that_is_missing_makes_apply_exit_with_one(place: Host, fabric: s
     assert "no interface has MAC b8:3f:d2:00:00:0f" in done.stderr
 
 
-@pytest.mark.parametrize("form", ["netplan", "networkd", "networkmanager"])
-def test_render_prints_every_file_under_its_name_or_writes_them(tmp_path: Path, fabric: str, form: str) -> None:
-    shown = run("render", "host", "-f", fabric, "--node", "gpu-1", "--format", form)
-    wrote = run("render", "host", "-f", fabric, "--node", "gpu-1", "--format", form, "-o", tmp_path / "out")
+@pytest.fixture
+def wrong(tmp_path: Path) -> str:
+    """A Fabric with the host's name and other ports."""
+    path = tmp_path / "wrong.yaml"
+    text = FABRIC.replace(MACS[0], "p0").replace(MACS[1], "p1")
+    path.write_text(text.replace("{scheme: point-to-point}", "{scheme: shared-subnet, ipv4: 10.0.0.0/16}"))
+    return str(path)
+
+
+def test_apply_refuses_a_plan_that_does_not_fit_and_changes_nothing(place: Host, fabric: str, wrong: str) -> None:
+    assert on(place, "apply", fabric, "--yes", "--persist", "none").exit_code == 0
+    before = everything(place.machine)
+    refused = on(place, "apply", wrong, "--yes", "--persist", "none")
+    assert refused.exit_code == 2
+    assert "gpu-1: this host has none of the 2 planned ports (here: " in refused.stderr
+    assert "rail0" in refused.stderr
+    assert "nothing was changed" in refused.stderr
+    assert everything(place.machine) == before
+
+
+def test_diff_counts_and_marks_removals_and_apply_takes_their_number(place: Host, fabric: str, wrong: str) -> None:
+    assert on(place, "apply", fabric, "--yes").exit_code == 0
+    shown = on(place, "diff", wrong)
+    totals = json.loads(on(place, "diff", wrong, "-o", "json").stdout)["totals"]
+    removals = totals["remove"]
+    assert removals == sum(line.startswith("-  ") for line in shown.stdout.splitlines()) > 0
+    assert f"gpu-1: {totals['add']} to add, {totals['change']} to change, {removals} to remove" in shown.stdout
+    assert f"--removals {removals} applies it all the same" in shown.stderr
+    assert on(place, "apply", wrong, "--yes", "--persist", "none", "--removals", removals + 1).exit_code == 2
+    assert on(place, "diff", fabric).exit_code == 0
+    on(place, "apply", wrong, "--yes", "--persist", "none", "--removals", removals)
+    assert json.loads(on(place, "diff", wrong, "-o", "json").stdout)["totals"]["remove"] == 0
+    assert on(place, "apply", wrong, "--undo").exit_code == 0
+    assert on(place, "diff", fabric).exit_code == 0
+
+
+def test_apply_refuses_the_plan_of_another_node_by_the_host_name(fabric: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "gpu-0.site")
+    refused = run("apply", "-f", fabric, "--node", "gpu-1", "--yes")
+    assert refused.exit_code == 2
+    assert "this host is gpu-0, another node of fabric 'train' than gpu-1; nothing was changed" in refused.stderr
+
+
+@pytest.mark.parametrize("output_format", ["netplan", "networkd", "networkmanager", "ifupdown"])
+def test_render_prints_every_file_under_its_name_or_writes_them(
+    tmp_path: Path, fabric: str, output_format: str
+) -> None:
+    shown = run("render", "host", "-f", fabric, "--node", "gpu-1", "--format", output_format)
+    wrote = run("render", "host", "-f", fabric, "--node", "gpu-1", "--format", output_format, "--to", tmp_path / "out")
     assert (shown.exit_code, wrote.exit_code) == (0, 0)
     paths = [line.removeprefix("# --- ") for line in shown.stdout.splitlines() if line.startswith("# --- ")]
     assert all((tmp_path / "out" / path.lstrip("/")).read_text() in shown.stdout for path in paths)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from trackbed.cli.main import cli
-from trackbed.fabric.plan.wire import read_node
+from trackbed.fabric.plan.node_document import decode_node
 
 FABRIC = """\
 apiVersion: trackbed.dev/v1alpha1
@@ -37,7 +37,7 @@ def run(*args: object, stdin: str | None = None) -> Result:
 
 
 def test_the_table_has_a_line_for_each_port(fabric: Path) -> None:
-    result = run("plan", "-f", fabric, "--node", "gpu-[0-1]")
+    result = run("plan", "-f", fabric, "--nodes", "gpu-[0-1]")
     lines = result.stdout.splitlines()
     assert result.exit_code == 0
     assert lines[0].split() == ["node", "unit", "rail", "netdev", "ipv4", "gateway", "pods", "leaf"]
@@ -67,10 +67,10 @@ def test_the_fabric_can_come_from_standard_input() -> None:
 
 
 def test_the_lock_keeps_addresses_when_a_node_is_removed(fabric: Path) -> None:
-    before = run("plan", "-f", fabric, "--node", "gpu-3", "-o", "csv").stdout
+    before = run("plan", "-f", fabric, "--nodes", "gpu-3", "-o", "csv").stdout
     assert run("lock", "-f", fabric).stdout.endswith("4 nodes added, 4 in all\n")
     fabric.write_text(FABRIC.replace("gpu-[0-3]", "gpu-[1-3]"))
-    assert run("plan", "-f", fabric, "--node", "gpu-3", "-o", "csv").stdout == before
+    assert run("plan", "-f", fabric, "--nodes", "gpu-3", "-o", "csv").stdout == before
 
 
 def test_lock_check_says_what_is_missing_and_writes_nothing(fabric: Path) -> None:
@@ -110,7 +110,13 @@ def test_an_address_of_no_rail_is_found_out(fabric: Path) -> None:
             ["plan", "-f", "missing.yaml"],
             "trackbed: cannot read missing.yaml: No such file or directory; name one with -f FILE\n",
         ),
-        (["explain", "10.0.0", "-f", "x"], "trackbed: '10.0.0' is not an IP address\n"),
+        (
+            ["explain", "10.0.0", "-f", "x"],
+            (
+                "trackbed: '10.0.0' is no address, fault, lint rule, known message or field of the Fabric; "
+                "to find a host or an interface, name its Fabric with -f FILE\n"
+            ),
+        ),
     ],
 )
 def test_wrong_use_is_one_line_and_status_2(args: list[str], says: str) -> None:
@@ -119,8 +125,9 @@ def test_wrong_use_is_one_line_and_status_2(args: list[str], says: str) -> None:
 
 
 def test_an_unknown_node_is_guessed_at(fabric: Path) -> None:
-    result = run("plan", "-f", fabric, "--node", "gpu-9")
-    assert (result.exit_code, result.stderr) == (2, "trackbed: the fabric has no node 'gpu-9'\n")
+    result = run("plan", "-f", fabric, "--nodes", "gpu-9")
+    message = "trackbed: fabric 'train' has no node 'gpu-9'; did you mean 'gpu-3'?\n"
+    assert (result.exit_code, result.stderr) == (2, message)
 
 
 def test_every_problem_of_a_fabric_is_told_with_its_place(fabric: Path) -> None:
@@ -136,4 +143,4 @@ def test_every_problem_of_a_fabric_is_told_with_its_place(fabric: Path) -> None:
 
 def test_a_node_plan_is_what_an_agent_reads(fabric: Path) -> None:
     result = run("render", "node", "-f", fabric, "--node", "gpu-2")
-    assert read_node(result.stdout.encode()).name == "gpu-2"
+    assert decode_node(result.stdout.encode()).name == "gpu-2"

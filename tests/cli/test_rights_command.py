@@ -26,19 +26,19 @@ def done(*words: str) -> Result:
     ],
 )
 def test_a_stack_that_cannot_be_applied_is_refused_at_once(stacks: str, why: str) -> None:
-    found = done("controller", "--stacks", stacks)
-    assert found.exit_code == 2
-    assert why in found.stderr
+    result = done("controller", "--stacks", stacks)
+    assert result.exit_code == 2
+    assert why in result.stderr
 
 
 def test_rights_are_a_role_and_its_binding_for_the_account_that_is_named() -> None:
-    found = done("render", "rights", "sriov-operator", "-f", FABRIC, "--account", "there:who")
-    role, binding = yaml.safe_load_all(found.stdout)
+    result = done("render", "rights", "sriov-operator", "-f", FABRIC, "--account", "there:who")
+    role, binding = yaml.safe_load_all(result.stdout)
     assert (role["kind"], role["metadata"]["name"]) == ("ClusterRole", "trackbed-stack-sriov-operator")
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "who", "namespace": "there"}]
 
 
 def test_an_account_without_namespace_is_refused() -> None:
-    found = done("render", "rights", "sriov-operator", "-f", FABRIC, "--account", "who")
-    assert found.exit_code == 2
-    assert "--account who: write the service account's namespace and name as NAMESPACE:NAME" in found.stderr
+    result = done("render", "rights", "sriov-operator", "-f", FABRIC, "--account", "who")
+    assert result.exit_code == 2
+    assert "--account who: write the service account's namespace and name as NAMESPACE:NAME" in result.stderr

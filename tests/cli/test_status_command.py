@@ -14,6 +14,7 @@ from trackbed_lab.kubernetes import build, control_plane, crds
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 
+from tests.cli.json_page import check_document
 from tools.pages.crds import iter_crds
 from trackbed.cli.main import cli
 from trackbed.cluster.api.response import Object
@@ -42,8 +43,8 @@ def server(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def client(server: Path) -> Iterator[BlockingClient]:
-    with connect(str(server)) as found:
-        yield found
+    with connect(str(server)) as blocking_client:
+        yield blocking_client
 
 
 @pytest.fixture
@@ -61,14 +62,14 @@ def installed(server: Path, fabric: str) -> Result:
     return run(server, "apply", "cluster", "native", "-f", fabric, "--yes", "--wait", "0", "--skip", "all")
 
 
-def write(client: BlockingClient, one: Object, status: Any) -> None:
-    client.apply({**one, "status": status}, subresource="/status", manager="controller", force=True)
+def write(client: BlockingClient, body: Object, status: Any) -> None:
+    client.apply({**body, "status": status}, subresource="/status", manager="controller", force=True)
 
 
 def node(client: BlockingClient, name: str, conditions: list[dict[str, str]], rails: dict[str, str]) -> None:
-    one: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
-    client.apply(one)
-    write(client, one, {"conditions": conditions, "allocatable": rails})
+    body: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    client.apply(body)
+    write(client, body, {"conditions": conditions, "allocatable": rails})
 
 
 def agents(client: BlockingClient) -> None:
@@ -142,18 +143,51 @@ def test_a_cluster_goes_from_nothing_to_all_that_holds(server: Path, client: Blo
         node(client, name, READY, RAILS)
     agents(client)
     broken = json.loads(run(server, "status", "-f", fabric, "-o", "json").stdout)
-    assert [(gate["holds"], one["run"]) for one in broken["stacks"] for gate in one["gates"]] == [(True, "begun")] * 2
+    assert [(gate["holds"], stack["run"]) for stack in broken["stacks"] for gate in stack["gates"]] == [
+        (True, "begun")
+    ] * 2
     assert broken["holds"] is False
     assert installed(server, fabric).exit_code == 0
     pod(client, "job", rail0="1", rail1="1")
     whole = run(server, "status", "-f", fabric, "-o", "json")
     assert whole.exit_code == 0, whole.stdout
-    found = json.loads(whole.stdout)
-    assert found["holds"] is True
-    assert [(one["members"], one["generation"], one["run"]) for one in found["stacks"]] == [(10, 1, "done")]
-    assert [(one["name"], one["rails"], one["used"], one["allocatable"]) for one in found["nodes"]] == [
+    report = json.loads(whole.stdout)
+    check_document("status", report)
+    assert report["holds"] is True
+    assert [(stack["members"], stack["generation"], stack["run"]) for stack in report["stacks"]] == [(10, 1, "done")]
+    assert [(node["name"], node["rails"], node["used"], node["allocatable"]) for node in report["nodes"]] == [
         ("seen-0", 2, 2, 16),
         ("seen-1", 2, 0, 16),
+    ]
+
+
+def test_a_pod_that_does_not_start_is_named_with_the_cause_first(
+    server: Path, client: BlockingClient, fabric: str
+) -> None:
+    for name in ("seen-0", "seen-1"):
+        node(client, name, READY, RAILS)
+    installed(server, fabric)
+    agents(client)
+    assert installed(server, fabric).exit_code == 0
+    pod(client, "job", rail0="1")
+    client.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": "job.1", "namespace": "default"},
+            "involvedObject": {"kind": "Pod", "namespace": "default", "name": "job"},
+            "reason": "FailedCreatePodSandBox",
+            "message": 'plugin type="trackbed" failed (add): rail 0: all 15 addresses are taken\x1b[2J',
+            "type": "Warning",
+        }
+    )
+    shown = run(server, "status", "-f", fabric)
+    assert shown.exit_code == 1
+    lines = shown.stdout.splitlines()
+    assert lines[lines.index("2 of 2 nodes are as they should be") + 4 :] == [
+        "pods: default/job on seen-0: all 15 addresses of rail 0 are in use on this node (rails-used-up)",
+        ("pods: what to do: End a pod on this node, or raise `addressing.podAddresses` or `vfs.count` in the Fabric."),
+        'pods: reported: plugin type="trackbed" failed (add): rail 0: all 15 addresses are taken\\x1b[2J',
     ]
 
 
@@ -164,12 +198,14 @@ def test_without_a_fabric_daemonsets_are_judged_and_nodes_that_have_rails(
     agents(client)
     node(client, "with-rails", READY, {**RAILS, "trackbed.dev/rail1": "0"})
     node(client, "without", READY, {"cpu": "8"})
-    found = json.loads(run(server, "status", "-o", "json").stdout)
-    assert [(gate["what"], gate["holds"]) for gate in found["stacks"][0]["gates"]] == [
+    report = json.loads(run(server, "status", "-o", "json").stdout)
+    assert [(gate["what"], gate["holds"]) for gate in report["stacks"][0]["gates"]] == [
         ("daemonset/trackbed-agent: rolled-out", True)
     ]
-    assert [(one["name"], one["wrong"]) for one in found["nodes"]] == [("with-rails", ["offers no trackbed.dev/rail1"])]
-    assert found["holds"] is False
+    assert [(node["name"], node["wrong"]) for node in report["nodes"]] == [
+        ("with-rails", ["offers no trackbed.dev/rail1"])
+    ]
+    assert report["holds"] is False
 
 
 def test_the_label_is_judged_where_a_stack_needs_it(server: Path, client: BlockingClient, tmp_path: Path) -> None:
@@ -179,9 +215,9 @@ def test_the_label_is_judged_where_a_stack_needs_it(server: Path, client: Blocki
     crds.install_crds(client, [rules()])
     done = run(server, "apply", "cluster", "dranet", "-f", str(fabric), "--yes", "--wait", "0", "--skip", "all")
     assert (done.exit_code, "no node has label trackbed.dev/fabric=seen" in done.stderr) == (1, True), done.output
-    found = json.loads(run(server, "status", "-f", str(fabric), "-o", "json").stdout)
-    assert found["nodes"][0]["wrong"] == ["no label trackbed.dev/fabric=seen"]
-    assert found["stacks"][0]["gates"][0] == {
+    report = json.loads(run(server, "status", "-f", str(fabric), "-o", "json").stdout)
+    assert report["nodes"][0]["wrong"] == ["no label trackbed.dev/fabric=seen"]
+    assert report["stacks"][0]["gates"][0] == {
         "what": "nodes with label trackbed.dev/fabric=seen",
         "holds": False,
         "missing": ["0 of 2 nodes have it"],
@@ -190,19 +226,19 @@ def test_the_label_is_judged_where_a_stack_needs_it(server: Path, client: Blocki
 
 
 def fabric_status(client: BlockingClient, name: str, state: str, **counts: int) -> None:
-    one: Object = {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": {"name": name}}
+    body: Object = {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": {"name": name}}
     hosts = {"nodes": [{"hosts": f"{name}-[0-99]"}], "rails": 2}
-    client.apply({**one, "spec": {**hosts, "addressing": {"scheme": "shared-subnet", "ipv4": "10.0.0.0/8"}}})
+    client.apply({**body, "spec": {**hosts, "addressing": {"scheme": "shared-subnet", "ipv4": "10.0.0.0/8"}}})
     conditions = [{"type": "Progressing", "status": "False", "reason": state, "message": f"{state} it is"}]
-    write(client, one, {**counts, "conditions": conditions} if state else {})
+    write(client, body, {**counts, "conditions": conditions} if state else {})
 
 
 def rail_node(client: BlockingClient, name: str, stage: str, why: str = "") -> None:
-    one: Object = {"apiVersion": API_VERSION, "kind": "RailNode", "metadata": {"name": name}}
-    client.apply({**one, "spec": {"fabric": "train", "slot": int(name.rpartition("-")[2])}})
+    body: Object = {"apiVersion": API_VERSION, "kind": "RailNode", "metadata": {"name": name}}
+    client.apply({**body, "spec": {"fabric": "train", "slot": int(name.rpartition("-")[2])}})
     since = datetime.now(UTC) - timedelta(hours=5)
     rolled = {"type": "Rolled", "status": "False", "reason": stage, "message": why}
-    write(client, one, {"conditions": [{**rolled, "lastTransitionTime": since.strftime("%Y-%m-%dT%H:%M:%SZ")}]})
+    write(client, body, {"conditions": [{**rolled, "lastTransitionTime": since.strftime("%Y-%m-%dT%H:%M:%SZ")}]})
 
 
 def test_fabrics_are_told_as_kubectl_does_and_nodes_that_are_not_sound(server: Path, client: BlockingClient) -> None:
@@ -234,11 +270,11 @@ def test_fabrics_are_told_as_kubectl_does_and_nodes_that_are_not_sound(server: P
         "train-10 train Waiting 5h mtu differs",
     ]
     assert lines[45] == "and 3 more; -o json has all"
-    found = json.loads(run(server, "status", "-o", "json").stdout)
-    assert (found["holds"], [one["state"] for one in found["fabrics"]]) == (False, ["Halted", ""])
-    assert len(found["unsound"]) == 43
-    told = {"name": "train-44", "fabric": "train", "stage": "Failed", "since": "5h", "why": "rail 3: no such device"}
-    assert found["unsound"][0] == told
+    report = json.loads(run(server, "status", "-o", "json").stdout)
+    assert (report["holds"], [fabric["state"] for fabric in report["fabrics"]]) == (False, ["Halted", ""])
+    assert len(report["unsound"]) == 43
+    unsound = {"name": "train-44", "fabric": "train", "stage": "Failed", "since": "5h", "why": "rail 3: no such device"}
+    assert report["unsound"][0] == unsound
 
 
 def test_a_fabric_that_cannot_be_planned_or_failed_does_not_hold(server: Path, client: BlockingClient) -> None:
@@ -246,11 +282,15 @@ def test_a_fabric_that_cannot_be_planned_or_failed_does_not_hold(server: Path, c
     for state, holds in {"Rolling": True, "Paused": True, "Failed": False, "Halted": False}.items():
         fabric_status(client, "train", state, nodes=2)
         assert json.loads(run(server, "status", "-o", "json").stdout)["holds"] is holds, state
-    one: Object = {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": {"name": "train"}}
+    body: Object = {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": {"name": "train"}}
     accepted = {"type": "Accepted", "status": "False", "reason": "Invalid", "message": "no room"}
-    write(client, one, {"conditions": [accepted]})
-    found = json.loads(run(server, "status", "-o", "json").stdout)
-    assert (found["holds"], found["fabrics"][0]["state"], found["fabrics"][0]["why"]) == (False, "Invalid", "no room")
+    write(client, body, {"conditions": [accepted]})
+    report = json.loads(run(server, "status", "-o", "json").stdout)
+    assert (report["holds"], report["fabrics"][0]["state"], report["fabrics"][0]["why"]) == (
+        False,
+        "Invalid",
+        "no room",
+    )
 
 
 def test_a_server_that_does_not_answer_is_unknown_and_no_kubeconfig_is_wrong_use(tmp_path: Path, server: Path) -> None:

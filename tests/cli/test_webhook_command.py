@@ -33,6 +33,7 @@ from tests.cluster.webhook.test_server import review
 from tests.cluster.webhook.values import pod
 from tests.kinds import installed
 from trackbed.cli.main import cli
+from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.webhook.certificates import renew_certificates
 
 API = "admissionregistration.k8s.io/v1"
@@ -43,25 +44,25 @@ SECONDS = 60.0
 @pytest.fixture
 def client(api_server: Path) -> Iterator[BlockingClient]:
     """A cluster with a Fabric, and without our webhook afterwards."""
-    with connect(str(api_server)) as found:
-        make_namespace(found, "trackbed-system")
-        make_namespace(found, "default")
-        installed(found)
-        found.apply(own("Fabric", "train", SPEC))
-        yield found
+    with connect(str(api_server)) as blocking_client:
+        make_namespace(blocking_client, "trackbed-system")
+        make_namespace(blocking_client, "default")
+        installed(blocking_client)
+        blocking_client.apply(own("Fabric", "train", SPEC))
+        yield blocking_client
         for kind in KINDS:
-            found.delete({"apiVersion": API, "kind": kind, "metadata": {"name": "trackbed"}})
-        found.delete(own("Fabric", "train", {}))
+            blocking_client.delete({"apiVersion": API, "kind": kind, "metadata": {"name": "trackbed"}})
+        blocking_client.delete(own("Fabric", "train", {}))
 
 
 @contextmanager
-def served(kubeconfig: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
+def served(kubeconfig: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """`trackbed webhook` once it serves; killed at the end if it lives."""
     with hold_ports(1) as (port,):
         where = f"127.0.0.1:{port}"
     argv = [sys.executable, "-m", "trackbed", "webhook", "--kubeconfig", str(kubeconfig)]
     process = subprocess.Popen(
-        [*argv, "--listen", where, "--url", f"https://{where}", *more],
+        [*argv, "--listen", where, "--url", f"https://{where}", *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -82,9 +83,9 @@ def until_given(client: BlockingClient) -> list[str]:
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         made = client.create(pod(annotations={"trackbed.dev/rails": "all"}), dry_run=True).body
-        found = [name for name in made["spec"]["containers"][0]["resources"]["limits"] if "rail" in name]
-        if found:
-            return found
+        resources = [name for name in made["spec"]["containers"][0]["resources"]["limits"] if "rail" in name]
+        if resources:
+            return resources
     return []
 
 
@@ -117,12 +118,17 @@ def test_a_certificate_of_others_is_shown_and_their_bundle_left_alone(
     (tmp_path / "tls.key").write_bytes(held.key)
     with served(api_server, "--certificates", str(tmp_path)):
         for kind in KINDS:
-            one = client.get(API, kind, "trackbed")
-            assert not any("caBundle" in webhook["clientConfig"] for webhook in one["webhooks"])
-            for webhook in one["webhooks"]:
+            configuration = client.get(API, kind, "trackbed")
+            assert not any("caBundle" in webhook["clientConfig"] for webhook in configuration["webhooks"])
+            for webhook in configuration["webhooks"]:
                 webhook["clientConfig"]["caBundle"] = held.bundle
-            told = {"apiVersion": API, "kind": kind, "metadata": {"name": "trackbed"}, "webhooks": one["webhooks"]}
-            client.apply(told, manager="cainjector", force=True)
+            body = {
+                "apiVersion": API,
+                "kind": kind,
+                "metadata": {"name": "trackbed"},
+                "webhooks": configuration["webhooks"],
+            }
+            client.apply(body, manager="cainjector", force=True)
         assert until_given(client) == ["rdma/rail0", "rdma/rail1"]
 
 
@@ -135,10 +141,10 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("words", "status", "said"), WRONG.values(), ids=WRONG)
-def test_wrong_use_is_told(words: list[str], status: int, said: str) -> None:
+@pytest.mark.parametrize(("words", "status", "message"), WRONG.values(), ids=WRONG)
+def test_wrong_use_is_told(words: list[str], status: int, message: str) -> None:
     done = CliRunner().invoke(cli, ["webhook", *words])
-    assert (done.exit_code, said in done.stderr) == (status, True), done.output
+    assert (done.exit_code, message in done.stderr) == (status, True), done.output
 
 
 def test_a_cluster_that_does_not_answer_ends_it_with_3(api_server: Path, tmp_path: Path) -> None:
@@ -178,10 +184,36 @@ def test_reviews_go_on_while_the_api_server_is_away(tmp_path: Path) -> None:
             [*_, webhook] = client.get(API, KINDS[0], "trackbed")["webhooks"]
             where = urlsplit(webhook["clientConfig"]["url"])
             trust = ssl.create_default_context(cadata=b64decode(webhook["clientConfig"]["caBundle"]).decode())
-            stop_processes([one for one in control_plane.load_processes(folder) if one.name == "kube-apiserver"])
+            stop_processes(
+                [process for process in control_plane.load_processes(folder) if process.name == "kube-apiserver"]
+            )
             assert where.port is not None
-            asked = http.client.HTTPSConnection("127.0.0.1", where.port, timeout=20, context=trust)
-            asked.request("POST", "/pods", review(pod(annotations={"trackbed.dev/rails": "all"})))
-            told = json.loads(asked.getresponse().read())["response"]
-            asked.close()
-    assert (told["allowed"], "added 2 networks, 2 resources" in told["warnings"][0]) == (True, True)
+            connection = http.client.HTTPSConnection("127.0.0.1", where.port, timeout=20, context=trust)
+            connection.request("POST", "/pods", review(pod(annotations={"trackbed.dev/rails": "all"})))
+            answer = json.loads(connection.getresponse().read())["response"]
+            connection.close()
+    assert (answer["allowed"], "added 2 networks, 2 resources" in answer["warnings"][0]) == (True, True)
+
+
+def test_a_request_of_the_webhook_ends_before_that_of_the_api_server_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients: list[DynamicClient] = []
+
+    async def run(client: DynamicClient, *_: object) -> None:
+        async with client:
+            clients.append(client)
+
+    monkeypatch.setattr("trackbed.cluster.webhook.run.serve", run)
+    kubeconfig = tmp_path / "kubeconfig"
+    cluster = {"name": "here", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "here", "context": {"cluster": "here", "user": "here"}}
+    user = {"name": "here", "user": {}}
+    kubeconfig.write_text(
+        json.dumps({"clusters": [cluster], "contexts": [context], "users": [user], "current-context": "here"})
+    )
+    response = CliRunner().invoke(cli, ["webhook", "--kubeconfig", str(kubeconfig)], catch_exceptions=False)
+    assert response.exit_code == 0, response.output
+    (policy,) = (client.client.policy for client in clients)
+    assert policy.timeout_seconds < 10  # the API server's default timeout of a webhook
+    assert policy.attempts > 1  # a busy server must not end the webhook

@@ -15,14 +15,14 @@ LABELS = {"app": "operator"}
 _CLUSTERS = frozenset({"Node", "NicClusterPolicy", "TigeraStatus"})
 
 
-def crd(plural: str, kind: str) -> Object:
+def crd(plural: str, kind: str, group: str = GROUP) -> Object:
     """A kind of our own group that holds anything."""
     names = {"plural": plural, "singular": kind.lower(), "kind": kind}
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"name": "v1", "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
     scope = "Cluster" if kind in _CLUSTERS else "Namespaced"
-    spec = {"group": GROUP, "scope": scope, "names": names, "versions": [version]}
-    metadata = {"name": f"{plural}.{GROUP}"}
+    spec = {"group": group, "scope": scope, "names": names, "versions": [version]}
+    metadata = {"name": f"{plural}.{group}"}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -31,23 +31,23 @@ def crd(plural: str, kind: str) -> Object:
     }
 
 
-def put(client: BlockingClient, kind: str, name: str, status: Any = None, **more: Any) -> None:
+def put(client: BlockingClient, kind: str, name: str, status: Any = None, **fields: Any) -> None:
     """An object with a status that its operator would write."""
-    metadata = {"name": name, **({} if kind in _CLUSTERS else {"namespace": NAMESPACE}), **more.pop("metadata", {})}
+    metadata = {"name": name, **({} if kind in _CLUSTERS else {"namespace": NAMESPACE}), **fields.pop("metadata", {})}
     apis = {"Node": "v1", "Pod": "v1", "Deployment": "apps/v1", "DaemonSet": "apps/v1"}
-    one = {"apiVersion": apis.get(kind, f"{GROUP}/v1"), "kind": kind, "metadata": metadata}
-    client.apply({**one, **more}, force=True)
+    obj = {"apiVersion": apis.get(kind, f"{GROUP}/v1"), "kind": kind, "metadata": metadata}
+    client.apply({**obj, **fields}, force=True)
     if status is not None:
         head = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
-        client.apply({**one, "metadata": head, "status": status}, subresource="/status", manager="operator", force=True)
+        client.apply({**obj, "metadata": head, "status": status}, subresource="/status", manager="operator", force=True)
 
 
 def node(
     client: BlockingClient, name: str, *, ready: bool = True, labels: dict[str, str] | None = None, **allocatable: str
 ) -> None:
     """A node with what it has to give, `_` for `.` before the slash."""
-    said = {} if ready else {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
-    condition = {"type": "Ready", "status": "True" if ready else "Unknown", **said}
+    reason = {} if ready else {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
+    condition = {"type": "Ready", "status": "True" if ready else "Unknown", **reason}
     offered = {key.replace("_", ".", 1).replace("_", "/", 1): value for key, value in allocatable.items()}
     metadata = {"labels": labels or {}}
     put(client, "Node", name, {"conditions": [condition], "allocatable": offered}, metadata=metadata)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from trackbed.doctor.view import EchoResult, NodeView, ProbeResults, SwitchView
+from trackbed.doctor.view import EchoResult, NodeView, ProbeResults
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.model.ranges import BITS, format_address
 from trackbed.fabric.plan.compute import compute_plan
@@ -14,7 +14,7 @@ from trackbed.fabric.plan.routes import PlannedRule
 from trackbed.host.kinds import route
 from trackbed.host.machine import Machine
 from trackbed.host.state import HostState
-from trackbed.host.steps import list_settings
+from trackbed.host.steps import iter_settings
 from trackbed.kernel.netlink.addresses import FAMILY, Address
 from trackbed.kernel.netlink.links import IFF_RUNNING, IFF_UP, Link
 from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, RTN_UNREACHABLE, Route
@@ -36,32 +36,29 @@ spec:
 """
 
 
-def small_plan() -> Plan:
-    """Two nodes in two units, two rails, IPv4 and IPv6."""
+def compute_small_plan() -> Plan:
+    """Return a plan of two nodes in two units, with two rails, IPv4 and IPv6."""
     return compute_plan(load_fabric(FABRIC, "small.yaml").fabric, {})
 
 
-def sound(node: NodePlan) -> NodeView:
+def build_sound_view(node: NodePlan) -> NodeView:
     """Return a view of a node that is exactly as planned."""
     return NodeView(
         node=node,
-        state=_state(node),
-        sysctls=_sysctls(node),
+        state=_build_state(node),
+        sysctls=_build_sysctls(node),
         unpersisted_files=(),
         baseline={port.netdev: (2, 1) for port in node.ports},
         peers=(),
-        probes={port.rail: _observed(port) for port in node.ports},
+        probes={port.rail: _build_results(port) for port in node.ports},
         chains=(),
-        switches={
-            port.leaf: SwitchView(port.leaf, frozenset(address.gateway for address in port.addresses))
-            for port in node.ports
-        },
+        switches={port.leaf: frozenset(address.gateway for address in port.addresses) for port in node.ports},
         management=(1,),
         management_paths={1: "eth0"},
     )
 
 
-def _observed(port: PortPlan) -> ProbeResults:
+def _build_results(port: PortPlan) -> ProbeResults:
     peer = EchoResult(answered=True, target="peer")
     advertisement = Advertisement(port.leaf, "swp1", system_name=port.leaf, port_vlan=1)
     return ProbeResults(
@@ -69,7 +66,7 @@ def _observed(port: PortPlan) -> ProbeResults:
     )
 
 
-def link(index: int, name: str, mac: str, mtu: int = 9000) -> Link:
+def build_link(index: int, name: str, mac: str, mtu: int = 9000) -> Link:
     """Return an interface that is up and has carrier."""
     return Link(
         index=index,
@@ -91,23 +88,23 @@ def link(index: int, name: str, mac: str, mtu: int = 9000) -> Link:
     )
 
 
-def _state(node: NodePlan) -> HostState:
+def _build_state(node: NodePlan) -> HostState:
     indexes = {port.netdev: 10 + port.rail for port in node.ports}
-    links = [link(2, "eth0", "02:ff:00:00:00:01", 1500)]
-    links += [link(indexes[port.netdev], port.netdev, port.mac or "") for port in node.ports]
+    links = [build_link(2, "eth0", "02:ff:00:00:00:01", 1500)]
+    links += [build_link(indexes[port.netdev], port.netdev, port.mac or "") for port in node.ports]
     addresses = [
         Address(indexes[port.netdev], FAMILY[address.version], address.address, address.prefix)
         for port in node.ports
         for address in port.addresses
     ]
-    wanted = [setting.want for setting in list_settings(node)]
-    routes = [_route(want, indexes) for want in wanted if isinstance(want, route.Want)]
-    rules = [_rule(want) for want in wanted if isinstance(want, PlannedRule)]
+    wanted = [setting.want for setting in iter_settings(node)]
+    routes = [_to_route(want, indexes) for want in wanted if isinstance(want, route.Want)]
+    rules = [_to_rule(want) for want in wanted if isinstance(want, PlannedRule)]
     machine = Machine(Path("/nowhere"))
     return HostState(machine, tuple(links), tuple(addresses), tuple(routes), tuple(rules), ())
 
 
-def _route(want: route.Want, indexes: dict[str, int]) -> Route:
+def _to_route(want: route.Want, indexes: dict[str, int]) -> Route:
     route = want.route
     kept = Route(FAMILY[route.to.version], route.table, route.to.base, route.to.prefix, prefsrc=route.source)
     if route.unreachable:
@@ -116,7 +113,7 @@ def _route(want: route.Want, indexes: dict[str, int]) -> Route:
     return replace(kept, oif=indexes[want.netdev], gateway=route.gateway, scope=scope)
 
 
-def _rule(want: PlannedRule) -> PolicyRule:
+def _to_rule(want: PlannedRule) -> PolicyRule:
     if want.source is not None:
         family = FAMILY[want.source.version]
         return PolicyRule(family, want.priority, want.table, src=want.source.base, src_prefix=want.source.prefix)
@@ -126,10 +123,8 @@ def _rule(want: PlannedRule) -> PolicyRule:
     return PolicyRule(family, want.priority, want.table, dst=target.base, dst_prefix=target.prefix, invert=True)
 
 
-def _sysctls(node: NodePlan) -> dict[str, str | None]:
-    sysctls: dict[str, str | None] = {
-        f"net/ipv4/conf/all/{key}": "0" for key in ("rp_filter", "arp_ignore", "arp_announce")
-    }
+def _build_sysctls(node: NodePlan) -> dict[str, str]:
+    sysctls = {f"net/ipv4/conf/all/{key}": "0" for key in ("rp_filter", "arp_ignore", "arp_announce")}
     for port in node.ports:
         for key, value in (("rp_filter", "2"), ("arp_ignore", "1"), ("arp_announce", "2")):
             sysctls[f"net/ipv4/conf/{port.netdev}/{key}"] = value

@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
-from tests.doctor.sound import link, small_plan, sound
-from trackbed.doctor.diagnosis import diagnose
-from trackbed.doctor.view import AttachRefusal, EchoResult, NodeView, PodView, SwitchView
+from tests.doctor.sound import build_link, build_sound_view, compute_small_plan
+from trackbed.doctor.diagnosis import diagnose_nodes
+from trackbed.doctor.view import AttachRefusal, EchoResult, NodeView, PodInterface, PodView
+from trackbed.fabric.model.ranges import format_address
 from trackbed.kernel.netlink.addresses import Address
 from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, Route
 from trackbed.kernel.netlink.rules import PolicyRule
 from trackbed.kernel.wire.lldp import Advertisement
 from trackbed.kernel.wire.nftables import BaseChain
 
-PLAN = small_plan()
+PLAN = compute_small_plan()
 NODE = PLAN.nodes[0]
 PORT = NODE.ports[1]
 OWN = PORT.addresses[0]
@@ -26,7 +27,7 @@ INDEX = 11
 """rail1's interface in the sound view."""
 
 
-def _link(**changes: Any) -> Callable[[NodeView], NodeView]:
+def change_link(**changes: Any) -> Callable[[NodeView], NodeView]:
     def change(view: NodeView) -> NodeView:
         links = tuple(link._replace(**changes) if link.index == INDEX else link for link in view.state.links)
         return replace(view, state=replace(view.state, links=links))
@@ -34,7 +35,7 @@ def _link(**changes: Any) -> Callable[[NodeView], NodeView]:
     return change
 
 
-def _addresses(change: Callable[[Address], Address | None], *extra: Address) -> Callable[[NodeView], NodeView]:
+def change_addresses(change: Callable[[Address], Address | None], *extra: Address) -> Callable[[NodeView], NodeView]:
     def changed(view: NodeView) -> NodeView:
         kept = [
             new for address in view.state.addresses if (new := change(address) if address.index == INDEX else address)
@@ -44,15 +45,15 @@ def _addresses(change: Callable[[Address], Address | None], *extra: Address) -> 
     return changed
 
 
-def _same(address: Address) -> Address:
+def keep(address: Address) -> Address:
     return address
 
 
-def _v4(change: Callable[[Address], Address | None]) -> Callable[[NodeView], NodeView]:
-    return _addresses(lambda address: change(address) if address.family == socket.AF_INET else address)
+def change_v4_addresses(change: Callable[[Address], Address | None]) -> Callable[[NodeView], NodeView]:
+    return change_addresses(lambda address: change(address) if address.family == socket.AF_INET else address)
 
 
-def _routes(change: Callable[[Route], Route | None], *extra: Route) -> Callable[[NodeView], NodeView]:
+def change_routes(change: Callable[[Route], Route | None], *extra: Route) -> Callable[[NodeView], NodeView]:
     def changed(view: NodeView) -> NodeView:
         table = NODE.common.rails[1].table
         mine = [route for route in view.state.routes if route.family == socket.AF_INET and route.table == table]
@@ -62,7 +63,9 @@ def _routes(change: Callable[[Route], Route | None], *extra: Route) -> Callable[
     return changed
 
 
-def _rules(change: Callable[[PolicyRule], PolicyRule | None], *extra: PolicyRule) -> Callable[[NodeView], NodeView]:
+def change_rules(
+    change: Callable[[PolicyRule], PolicyRule | None], *extra: PolicyRule
+) -> Callable[[NodeView], NodeView]:
     def changed(view: NodeView) -> NodeView:
         kept = [new for rule in view.state.rules if (new := change(rule))]
         return replace(view, state=replace(view.state, rules=(*extra, *kept)))
@@ -70,21 +73,21 @@ def _rules(change: Callable[[PolicyRule], PolicyRule | None], *extra: PolicyRule
     return changed
 
 
-def _mine(rule: PolicyRule) -> bool:
+def is_rail_rule(rule: PolicyRule) -> bool:
     return rule.family == socket.AF_INET and rule.src == OWN.address
 
 
-def _sysctl(key: str, value: str) -> Callable[[NodeView], NodeView]:
+def change_sysctl(key: str, value: str) -> Callable[[NodeView], NodeView]:
     return lambda view: replace(view, sysctls={**view.sysctls, key: value})
 
 
-def _seen(**changes: Any) -> Callable[[NodeView], NodeView]:
+def change_probes(**changes: Any) -> Callable[[NodeView], NodeView]:
     return lambda view: replace(view, probes={**view.probes, 1: replace(view.probes[1], **changes)})
 
 
-def _peer(address: Address | None = None, mac: str = "") -> Callable[[NodeView], NodeView]:
+def add_peer(address: Address | None = None, mac: str = "") -> Callable[[NodeView], NodeView]:
     def change(view: NodeView) -> NodeView:
-        other = sound(PLAN.nodes[1])
+        other = build_sound_view(PLAN.nodes[1])
         links = tuple(link._replace(mac=mac) if mac and link.index == INDEX else link for link in other.state.links)
         held = (*other.state.addresses, address) if address else other.state.addresses
         return replace(view, peers=(replace(other, state=replace(other.state, links=links, addresses=held)),))
@@ -92,8 +95,8 @@ def _peer(address: Address | None = None, mac: str = "") -> Callable[[NodeView],
     return change
 
 
-def _with(*links_and_more: object) -> Callable[[NodeView], NodeView]:
-    """More interfaces, addresses and routes of others."""
+def add_state(*links_and_more: object) -> Callable[[NodeView], NodeView]:
+    """Add interfaces, addresses and routes of other programs."""
 
     def change(view: NodeView) -> NodeView:
         state = view.state
@@ -106,9 +109,9 @@ def _with(*links_and_more: object) -> Callable[[NodeView], NodeView]:
     return change
 
 
-def _pod(**changes: Any) -> Callable[[NodeView], NodeView]:
+def add_pod(**changes: Any) -> Callable[[NodeView], NodeView]:
     def change(view: NodeView) -> NodeView:
-        pod = PodView("pod-a", {1: ("rail1", (OWN,))}, view.state, {"net/ipv4/conf/rail1/rp_filter": "2"})
+        pod = PodView("pod-a", {1: PodInterface("rail1", (OWN,))}, view.state, {"net/ipv4/conf/rail1/rp_filter": "2"})
         return replace(view, pods=(replace(pod, **changes),))
 
     return change
@@ -120,98 +123,118 @@ RAIL0 = NODE.ports[0].addresses[0]
 FOREIGN = 10 << 24 | 99 << 16 | 1
 
 FAULTS: dict[str, Callable[[NodeView], NodeView]] = {
-    "vfs-mac-duplicate": _peer(mac=PORT.mac or ""),
-    "names-rename-conflict": _link(name="rename7"),
-    "addr-link-admin-down": _link(flags=0, carrier=False),
-    "addr-no-carrier": _link(carrier=False),
-    "addr-missing": _v4(lambda _: None),
-    "addr-prefix-length-wrong": _v4(lambda address: replace(address, prefix=24)),
-    "addr-duplicate-on-rail": _peer(Address(11, socket.AF_INET, OWN.address, 32)),
-    "addr-same-on-two-local-ports": _addresses(_same, Address(10, socket.AF_INET, OWN.address, 32)),
-    "addr-docker0-overlap": _with(link(50, "docker0", "x"), Address(50, socket.AF_INET, (10 << 24) + 5 * 256 + 1, 24)),
-    "addr-pod-cidr-overlap": _with(link(50, "cali12", "x"), Route(socket.AF_INET, 254, (10 << 24) + 77, 32, 50)),
-    "addr-ipv6-dad-failed": _addresses(
+    "vfs-mac-duplicate": add_peer(mac=PORT.mac or ""),
+    "names-rename-conflict": change_link(name="rename7"),
+    "addr-link-admin-down": change_link(flags=0, carrier=False),
+    "addr-no-carrier": change_link(carrier=False),
+    "addr-missing": change_v4_addresses(lambda _: None),
+    "addr-prefix-length-wrong": change_v4_addresses(lambda address: replace(address, prefix=24)),
+    "addr-duplicate-on-rail": add_peer(Address(11, socket.AF_INET, OWN.address, 32)),
+    "addr-same-on-two-local-ports": change_addresses(keep, Address(10, socket.AF_INET, OWN.address, 32)),
+    "addr-docker0-overlap": add_state(
+        build_link(50, "docker0", "x"), Address(50, socket.AF_INET, (10 << 24) + 5 * 256 + 1, 24)
+    ),
+    "addr-pod-cidr-overlap": add_state(
+        build_link(50, "cali12", "x"), Route(socket.AF_INET, 254, (10 << 24) + 77, 32, 50)
+    ),
+    "addr-ipv6-dad-failed": change_addresses(
         lambda address: replace(address, flags=8) if address.family == socket.AF_INET6 else address
     ),
-    "addr-mtu-wrong": _link(mtu=1500),
-    "addr-arp-flux": _sysctl("net/ipv4/conf/rail1/arp_ignore", "0"),
-    "addr-router-advertisement-default": _sysctl("net/ipv6/conf/rail1/accept_ra", "1"),
-    "addr-unplanned-extra": _addresses(_same, Address(INDEX, socket.AF_INET, FOREIGN, 24)),
+    "addr-mtu-wrong": change_link(mtu=1500),
+    "addr-arp-flux": change_sysctl("net/ipv4/conf/rail1/arp_ignore", "0"),
+    "addr-router-advertisement-default": change_sysctl("net/ipv6/conf/rail1/accept_ra", "1"),
+    "addr-unplanned-extra": change_addresses(keep, Address(INDEX, socket.AF_INET, FOREIGN, 24)),
     "addr-not-persistent": lambda view: replace(view, unpersisted_files=("/etc/netplan/90-trackbed.yaml",)),
-    "fabric-port-on-wrong-leaf": _seen(lldp=Advertisement("leaf-u0-r0", "swp1", system_name="leaf-u0-r0")),
-    "fabric-vlan-or-segment-wrong": _seen(lldp=Advertisement(PORT.leaf, "swp1", port_vlan=999), gateway=False),
+    "fabric-port-on-wrong-leaf": change_probes(lldp=Advertisement("leaf-u0-r0", "swp1", system_name="leaf-u0-r0")),
+    "fabric-vlan-or-segment-wrong": change_probes(lldp=Advertisement(PORT.leaf, "swp1", port_vlan=999), gateway=False),
     "switch-gateway-address-missing": lambda view: replace(
-        _seen(gateway=False)(view), switches={PORT.leaf: SwitchView(PORT.leaf, frozenset())}
+        change_probes(gateway=False)(view), switches={PORT.leaf: frozenset()}
     ),
-    "addr-neighbour-failed": _seen(gateway=False),
-    "route-rule-missing": _rules(lambda rule: None if _mine(rule) else rule),
-    "route-rule-wrong-table": _rules(lambda rule: replace(rule, table=1000) if _mine(rule) else rule),
-    "route-rule-shadowed": _rules(lambda rule: rule, PolicyRule(socket.AF_INET, 500, 254)),
-    "route-table-empty": _routes(lambda _: None),
-    "route-table-flushed-by-link-down": lambda view: _link(carrier_up_count=2)(_routes(lambda _: None)(view)),
-    "route-gateway-not-on-link": _routes(
+    "addr-neighbour-failed": change_probes(gateway=False),
+    "route-rule-missing": change_rules(lambda rule: None if is_rail_rule(rule) else rule),
+    "route-rule-wrong-table": change_rules(lambda rule: replace(rule, table=1000) if is_rail_rule(rule) else rule),
+    "route-rule-shadowed": change_rules(lambda rule: rule, PolicyRule(socket.AF_INET, 500, 254)),
+    "route-table-empty": change_routes(lambda _: None),
+    "route-table-flushed-by-link-down": lambda view: change_link(carrier_up_count=2)(
+        change_routes(lambda _: None)(view)
+    ),
+    "route-gateway-not-on-link": change_routes(
         lambda route: replace(route, gateway=RAIL0.gateway) if route.gateway else route
     ),
-    "route-supernet-missing": _routes(lambda route: None if route.gateway else route),
-    "route-source-hint-wrong": _routes(lambda route: replace(route, prefsrc=RAIL0.address)),
-    "route-two-connected-for-one-subnet": _with(
+    "route-supernet-missing": change_routes(lambda route: None if route.gateway else route),
+    "route-source-hint-wrong": change_routes(lambda route: replace(route, prefsrc=RAIL0.address)),
+    "route-two-connected-for-one-subnet": add_state(
         Route(socket.AF_INET, 254, OWN.subnet.base, 31, 10, scope=RT_SCOPE_LINK),
         Route(socket.AF_INET, 254, OWN.subnet.base, 31, 11, scope=RT_SCOPE_LINK),
     ),
-    "route-default-through-rail": _with(Route(socket.AF_INET, 254, 0, 0, INDEX, OWN.gateway, OWN.address)),
-    "route-host-traffic-on-rail": _rules(lambda rule: None if rule.invert else rule),
-    "route-table-id-shared": _with(Route(socket.AF_INET, NODE.common.rails[1].table, FOREIGN - 1, 24, 2)),
-    "route-rp-filter-strict": _sysctl("net/ipv4/conf/rail1/rp_filter", "1"),
-    "route-linkdown-kept": _with(Route(socket.AF_INET, 254, FOREIGN - 1, 24, INDEX, linkdown=True)),
+    "route-default-through-rail": add_state(Route(socket.AF_INET, 254, 0, 0, INDEX, OWN.gateway, OWN.address)),
+    "route-host-traffic-on-rail": change_rules(lambda rule: None if rule.invert else rule),
+    "route-table-id-shared": add_state(Route(socket.AF_INET, NODE.common.rails[1].table, FOREIGN - 1, 24, 2)),
+    "route-rp-filter-strict": change_sysctl("net/ipv4/conf/rail1/rp_filter", "1"),
+    "route-linkdown-kept": add_state(Route(socket.AF_INET, 254, FOREIGN - 1, 24, INDEX, linkdown=True)),
     "route-firewall-drops-rails": lambda view: replace(
         view, chains=(BaseChain("inet", "t", "c", "filter", "input", 0, "drop", 0),)
     ),
     "cni-interface-exists": lambda view: replace(
         view, refusals=(AttachRefusal("pod-a", "interface-exists", "rail1 exists"),)
     ),
-    "cni-interface-sysctls-reset": _pod(sysctls={"net/ipv4/conf/rail1/rp_filter": "1"}),
-    "pod-rail-routes-missing": lambda view: _pod(state=replace(view.state, routes=()))(view),
-    "fabric-lldp-silent": _seen(lldp=None, lldp_heard=False),
-    "fabric-mtu-black-hole": _seen(full_size=EchoResult(answered=False, target="peer")),
-    "switch-route-missing": _seen(same_rail=REFUSED),
-    "fabric-same-rail-unreachable": _seen(same_rail=LOST),
-    "fabric-cross-rail-differs-from-plan": _seen(cross_rail=LOST),
-    "fabric-link-flapping": _link(carrier_up_count=2, carrier_down_count=2),
+    "cni-interface-sysctls-reset": add_pod(sysctls={"net/ipv4/conf/rail1/rp_filter": "1"}),
+    "pod-rail-routes-missing": lambda view: add_pod(state=replace(view.state, routes=()))(view),
+    "fabric-lldp-silent": change_probes(lldp=None, lldp_heard=False),
+    "fabric-mtu-black-hole": change_probes(full_size=EchoResult(answered=False, target="peer")),
+    "switch-route-missing": change_probes(same_rail=REFUSED),
+    "fabric-same-rail-unreachable": change_probes(same_rail=LOST),
+    "fabric-cross-rail-differs-from-plan": change_probes(cross_rail=LOST),
+    "fabric-link-flapping": change_link(carrier_up_count=2, carrier_down_count=2),
 }
 
 
 @pytest.mark.parametrize("fault_id", FAULTS)
 def test_a_fault_is_named_first(fault_id: str) -> None:
-    diagnosis = diagnose([FAULTS[fault_id](sound(NODE))])
+    diagnosis = diagnose_nodes([FAULTS[fault_id](build_sound_view(NODE))])
     assert diagnosis.first is not None
     assert diagnosis.first.id == fault_id
-    assert diagnosis.status == 1
+    assert diagnosis.exit_status == 1
     assert diagnosis.first.fix
 
 
 def test_a_sound_node_passes_every_check() -> None:
-    diagnosis = diagnose([sound(NODE)])
+    diagnosis = diagnose_nodes([build_sound_view(NODE)])
     assert {finding.verdict for finding in diagnosis.findings} == {"pass"}
-    assert diagnosis.status == 0
+    assert diagnosis.exit_status == 0
     assert diagnosis.first is None
 
 
 def test_what_follows_a_failure_on_the_same_rail_points_at_it() -> None:
-    view = _rules(lambda rule: None if _mine(rule) else rule)(_link(flags=0, carrier=False)(sound(NODE)))
+    view = change_rules(lambda rule: None if is_rail_rule(rule) else rule)(
+        change_link(flags=0, carrier=False)(build_sound_view(NODE))
+    )
     later = [
-        f for f in diagnose([view]).findings if f.id == "route-rule-missing" and f.rail == 1 and f.verdict == "fail"
+        f
+        for f in diagnose_nodes([view]).findings
+        if f.id == "route-rule-missing" and f.rail == 1 and f.verdict == "fail"
     ]
     assert [f.because for f in later] == ["addr-link-admin-down"]
 
 
 def test_what_cannot_be_read_is_unknown_and_never_passes() -> None:
-    view = replace(sound(NODE), chains=None, unpersisted_files=None)
-    verdicts = {f.id: f.verdict for f in diagnose([view]).findings if f.rail is None}
+    view = replace(build_sound_view(NODE), chains=None, unpersisted_files=None)
+    verdicts = {f.id: f.verdict for f in diagnose_nodes([view]).findings if f.rail is None}
     assert verdicts["route-firewall-drops-rails"] == "unknown"
     assert verdicts["addr-not-persistent"] == "unknown"
-    assert diagnose([view]).status == 3
+    assert diagnose_nodes([view]).exit_status == 3
 
 
 def test_a_port_that_was_in_a_pod_has_not_flapped() -> None:
-    flapped = _link(carrier_up_count=2, carrier_down_count=2)(sound(NODE))
-    assert diagnose([replace(flapped, moved_ports=frozenset({"rail1"}))]).status == 0
+    flapped = change_link(carrier_up_count=2, carrier_down_count=2)(build_sound_view(NODE))
+    assert diagnose_nodes([replace(flapped, moved_ports=frozenset({"rail1"}))]).exit_status == 0
+
+
+def test_a_fix_names_the_address_that_the_finding_is_about() -> None:
+    change = change_rules(lambda rule: None if rule.family == socket.AF_INET6 and rule.src else rule)
+    findings = diagnose_nodes([change(build_sound_view(NODE))]).findings
+    fixes = [finding.fix for finding in findings if finding.id == "route-rule-missing" and finding.verdict == "fail"]
+    addresses = [format_address(address.version, address.address) for port in NODE.ports for address in port.addresses]
+    assert [address for address in addresses if any(f"from {address} lookup" in fix for fix in fixes)] == addresses[
+        1::2
+    ]

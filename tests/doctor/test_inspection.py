@@ -1,21 +1,25 @@
-"""Inspecting a node whose agent reports attachments."""
+"""Inspection of a node whose agent reports attachments."""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
-from tests.doctor.sound import small_plan
+from tests.doctor.sound import compute_small_plan
 from tests.kernel.wire.cabling import cable
 from tests.namespaces import fresh_netns
-from trackbed.doctor.inspection import Subject, inspect_node
-from trackbed.doctor.probes import Timeouts
+from trackbed.doctor.inspection import InspectionTarget, inspect_node
+from trackbed.doctor.probes import ProbeTimeouts
+from trackbed.host.boot_id import read_boot_id
+from trackbed.host.journal_records import frame_record
 from trackbed.host.machine import Machine
+from trackbed.host.moved_ports import JOURNAL
 
 
 def build_attachment(netns: str, name: str, mode: str) -> dict[str, Any]:
-    """Return the agent's account of a pod that has rail 0 as interface `name`."""
+    """Return the agent's status of a pod that has rail 0 as interface `name`."""
     address = {"text": "10.0.0.1/31", "gateway": ""}
     return {
         "container": name,
@@ -26,7 +30,7 @@ def build_attachment(netns: str, name: str, mode: str) -> dict[str, Any]:
 
 
 def test_a_pod_is_probed_though_the_agent_still_reports_one_whose_namespace_is_gone() -> None:
-    plan = small_plan()
+    plan = compute_small_plan()
     with fresh_netns() as host, fresh_netns() as pod, fresh_netns() as leaf:
         port, _ = cable(pod, "10.0.0.1/31", leaf, "")
         folder = Path(f"/proc/{os.getpid()}/fd")
@@ -34,6 +38,21 @@ def test_a_pod_is_probed_though_the_agent_still_reports_one_whose_namespace_is_g
             build_attachment("/nonexistent", "net9", "macvlan"),
             build_attachment(f"{folder}/{pod}", port.name, "move"),
         )
-        subject = Subject(Machine(Path("/"), folder / str(host)), plan.nodes[0], lambda: {"attachments": [stale, live]})
-        view = inspect_node(subject, plan, Timeouts(0.01, 0.01))
+        target = InspectionTarget(
+            Machine(Path("/"), folder / str(host)), plan.nodes[0], lambda: {"attachments": [stale, live]}
+        )
+        view = inspect_node(target, plan, ProbeTimeouts(0.01, 0.01))
     assert (len(view.pods), set(view.probes)) == (1, {0})
+
+
+def test_a_port_in_a_pod_is_known_from_the_journal_although_no_agent_answers(tmp_path: Path) -> None:
+    plan = compute_small_plan()
+    ports = [{"rail": 0, "mac": "", "host": {"name": plan.nodes[0].ports[0].netdev}}]
+    attachment = {"container": "c1", "ifname": "net1", "boot": read_boot_id(), "ports": ports}
+    journal = tmp_path / JOURNAL.lstrip("/")
+    journal.parent.mkdir(parents=True)
+    journal.write_bytes(frame_record(json.dumps({"record": "held", "attachment": attachment}).encode()))
+    with fresh_netns() as host:
+        machine = Machine(tmp_path, Path(f"/proc/{os.getpid()}/fd/{host}"))
+        view = inspect_node(InspectionTarget(machine, plan.nodes[0]), plan, ProbeTimeouts(0.01, 0.01))
+    assert view.rails_in_pods == {0}

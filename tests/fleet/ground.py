@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from trackbed.kernel.netlink import netns
-from trackbed.kernel.netlink.links import VethEnd, create_veth, list_links, set_link
+from trackbed.kernel.netlink.links import VethEnd, build_create_veth, build_set_link, list_links
 from trackbed.kernel.netlink.sockets import Socket
 
 LOGIN = """\
@@ -60,16 +60,19 @@ def address(number: int) -> str:
 
 def _host(folder: Path, number: int) -> None:
     place = folder / "hosts" / address(number)
-    for part in ("root/etc/netplan", "root/var/lib/trackbed", "root/proc/sys/kernel/random"):
+    for part in ("root/etc/systemd", "root/var/lib/trackbed", "root/proc/sys/kernel/random"):
         (place / part).mkdir(parents=True)
+    for netplan in ("usr/lib/systemd/system-generators/netplan", "etc/netplan/50-cloud-init.yaml"):
+        (place / "root" / netplan).parent.mkdir(parents=True, exist_ok=True)
+        (place / "root" / netplan).write_text("")
     (place / "root/.dockerenv").touch()
     (place / "root/proc/sys/kernel/random/boot_id").write_text(f"boot-of-{number}\n")
-    netns.create(place / "net")
+    netns.create_netns(place / "net")
     with Socket(netns=place / "net") as sock:
         for rail in range(2):
-            sock.send([create_veth(VethEnd(f"eth{rail}", mac=mac(number, rail)), VethEnd(f"leaf{rail}"))])
+            sock.send([build_create_veth(VethEnd(f"eth{rail}", mac=mac(number, rail)), VethEnd(f"leaf{rail}"))])
         far = [link for link in list_links(sock) if not link.name.startswith("eth")]
-        sock.send([set_link(link.index, up=True) for link in far])
+        sock.send([build_set_link(link.index, up=True) for link in far])
 
 
 def main() -> None:

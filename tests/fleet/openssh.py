@@ -14,9 +14,9 @@ _HOW = "install openssh-server, or let this machine's apt reach Debian's archive
 
 def sshd() -> tuple[str, dict[str, str]]:
     """Its program and what its environment needs; skips where there is none (fails with CI=true)."""
-    own = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-    if own is not None:
-        return own, {}
+    program = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is not None:
+        return program, {}
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trackbed" / "sshd"
     unpacked = cache / "unpacked"
     if not (unpacked / "complete").exists():

@@ -78,7 +78,7 @@ def site(folder: Path, hosts: int, wrong: Mapping[int, str]) -> Iterator[Site]:
         yield Site(folder, hosts)
     finally:
         os.killpg(started.pid, signal.SIGTERM)
-        started.wait(10)
+        started.wait(60)
         log.close()
 
 
@@ -115,8 +115,8 @@ def _files(folder: Path, hosts: int, wrong: Mapping[int, str], port: int) -> Non
     ]
     lines += ["StrictHostKeyChecking yes", "LogLevel ERROR"]
     for number in range(1, hosts + 1):
-        own = 1 if wrong.get(number) == "refused" else port  # nobody listens on port 1
-        lines += [f"Host gpu{number:03}", f"HostName {address(number)}", f"Port {own}"]
+        used_port = 1 if wrong.get(number) == "refused" else port  # nobody listens on port 1
+        lines += [f"Host gpu{number:03}", f"HostName {address(number)}", f"Port {used_port}"]
     for number in (1, 2):
         lines += [f"Host gate{number}", f"HostName {address(0xFF00 + number)}", f"Port {port}"]
         lines += ["ControlMaster auto", f"ControlPath {folder}/%n.mux", "ControlPersist 30"]  # as a site would have it

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ast
 import sys
+import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
 from trackbed.fleet import archive
-from trackbed.fleet.boot import CUT_SHORT, NO_PYTHON, OLD_PYTHON
-from trackbed.fleet.log import LogBusyError, opened
-from trackbed.fleet.order import Order, batches, follow, size_of
-from trackbed.fleet.outcome import Outcome, judged
-from trackbed.fleet.task import Task
+from trackbed.fleet.boot import CUT_SHORT, NO_PYTHON
+from trackbed.fleet.log import LogBusyError, open_log
+from trackbed.fleet.order import Order, compute_batch_size, run_batches, split_batches
+from trackbed.fleet.outcome import Outcome, judge_output
+from trackbed.fleet.task import HostTask
 
 NAMES = [f"n{number}" for number in range(10)]
 
@@ -23,17 +25,17 @@ NAMES = [f"n{number}" for number in range(10)]
     [("10%", 512, 52), ("10%", 3, 1), ("100%", 7, 7), ("12", 512, 12), ("1%", 1, 1)],
 )
 def test_a_batch_is_a_number_or_a_share_rounded_up(batch: str, total: int, size: int) -> None:
-    assert size_of(batch, total) == size
+    assert compute_batch_size(batch, total) == size
 
 
 @pytest.mark.parametrize("batch", ["0", "0%", "101%", "", "-1", "ten", "1.5", "%"])
 def test_a_batch_that_is_none_is_refused(batch: str) -> None:
     with pytest.raises(ValueError, match="write a number of hosts"):
-        size_of(batch, 10)
+        compute_batch_size(batch, 10)
 
 
 def test_canaries_come_first_and_every_host_once() -> None:
-    cut = batches(NAMES, Order("4", canary=1))
+    cut = split_batches(NAMES, Order("4", canary=1))
     assert [len(batch) for batch in cut] == [1, 4, 4, 1]
     assert [name for batch in cut for name in batch] == NAMES
 
@@ -53,61 +55,99 @@ def test_no_batch_begins_after_too_many_failures(order: Order, failing: set[str]
     def do(batch: tuple[str, ...]) -> list[Outcome]:
         return [Outcome(name, "failed" if name in failing else "applied", "") for name in batch]
 
-    assert sum(len(batch) for batch, begun in follow(NAMES, order, do) if begun) == done
+    assert sum(len(batch) for batch, begun in run_batches(NAMES, order, do) if begun) == done
 
 
 @pytest.mark.parametrize(
-    ("status", "said", "errors", "kind"),
+    ("status", "output", "errors", "kind"),
     [
         (0, ["Welcome", "trackbed began", 'trackbed {"outcome": "same"}'], [], "same"),
+        (0, ["trackbed began", 'trackbed {"outcome": "undone", "message": "restored"}'], [], "undone"),
+        (0, ["trackbed began", 'trackbed {"outcome": "undone"}'], [], "garbled"),
         (0, ["trackbed began", "trackbed {torn"], [], "garbled"),
+        (0, ["trackbed began", 'trackbed {"outcome": "left"}'], [], "garbled"),
+        (0, ["trackbed began", 'trackbed {"outcome": "applied", "changes": [1]}'], [], "garbled"),
+        (0, ["trackbed began", 'trackbed {"outcome": "same", "changes": 1}'], [], "garbled"),
+        (0, ["trackbed began", 'trackbed {"a": ' + "[" * 10**5], [], "garbled"),
         (None, [], [], "timeout"),
         (None, ["trackbed began"], [], "timeout"),
         (137, ["trackbed began"], [], "died"),
         (255, ["trackbed began"], ["Connection closed"], "died"),
         (255, [], ["Connection refused"], "unreachable"),
         (NO_PYTHON, [], [], "no-python"),
-        (OLD_PYTHON, [], [], "no-python"),
         (CUT_SHORT, [], [], "cut-short"),
         (1, [], ["sudo: a password is required"], "no-sudo"),
         (1, [], ["/bin/sh: oops"], "failed"),
     ],
 )
-def test_what_a_host_said_is_judged(status: int | None, said: list[str], errors: list[str], kind: str) -> None:
-    outcome = judged("n1", status, said, errors)
-    assert (outcome.kind, "\n" in outcome.told, bool(outcome.told)) == (kind, False, True)
+def test_what_a_host_said_is_judged(status: int | None, output: list[str], errors: list[str], kind: str) -> None:
+    outcome = judge_output("n1", status, output, errors)
+    assert (outcome.kind, "\n" in outcome.message, bool(outcome.message)) == (kind, False, True)
 
 
-def _task(name: str, persist: str = "auto") -> Task:
-    return Task("apply", name, {}, {}, persist, 60)
+def _task(name: str, persist: str = "auto") -> HostTask:
+    return HostTask("apply", name, {}, {}, persist, 60)
 
 
 def test_a_log_with_a_torn_line_remembers_who_is_done_with_the_same_request(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    with opened(path, resume=False) as log:
-        log.write(_task("n1"), Outcome("n1", "applied", ""))
-        log.write(_task("n2"), Outcome("n2", "died", ""))
+    with open_log(path, resume=False) as log:
+        log.append_outcome(_task("n1"), Outcome("n1", "applied", ""))
+        log.append_outcome(_task("n2"), Outcome("n2", "died", ""))
     with path.open("a") as stream:
         stream.write('{"node": "n3", "ki')
-    with opened(path, resume=True) as log:
-        found = [log.has(_task("n1")), log.has(_task("n2")), log.has(_task("n3")), log.has(_task("n1", "none"))]
-        log.write(_task("n3"), Outcome("n3", "applied", ""))
-    assert found == [True, False, False, False]
-    with opened(path, resume=True) as log:
-        assert log.has(_task("n3"))
+    with open_log(path, resume=True) as log:
+        known = [
+            log.is_done(_task("n1")),
+            log.is_done(_task("n2")),
+            log.is_done(_task("n3")),
+            log.is_done(_task("n1", "none")),
+        ]
+        log.append_outcome(_task("n3"), Outcome("n3", "applied", ""))
+    assert known == [True, False, False, False]
+    with open_log(path, resume=True) as log:
+        assert log.is_done(_task("n3"))
 
 
 def test_one_run_at_a_time_writes_a_log(tmp_path: Path) -> None:
-    with opened(tmp_path / "log", resume=False), pytest.raises(LogBusyError, match="another run writes"):
-        opened(tmp_path / "log", resume=True).__enter__()
+    with open_log(tmp_path / "log", resume=False), pytest.raises(LogBusyError, match="another run writes"):
+        open_log(tmp_path / "log", resume=True).__enter__()
 
 
-@pytest.mark.parametrize("name", archive.modules())
+@pytest.mark.parametrize("name", sorted(archive.map_modules()))
 def test_what_is_sent_imports_the_standard_library_and_what_is_sent(name: str) -> None:
-    others = archive.imports(name) - archive.modules().keys()
+    others = archive.collect_imports(name) - archive.map_modules().keys()
     assert {other.partition(".")[0] for other in others} <= sys.stdlib_module_names
 
 
-@pytest.mark.parametrize("name", archive.modules())
+@pytest.mark.parametrize("name", sorted(archive.map_modules()))
 def test_what_is_sent_has_the_grammar_of_the_oldest_python(name: str) -> None:
-    assert ast.parse(archive.modules()[name].read_bytes(), feature_version=archive.OLDEST).body is not None
+    assert ast.parse(archive.map_modules()[name].read_bytes(), feature_version=archive.OLDEST).body is not None
+
+
+@pytest.mark.parametrize("name", sorted(archive.map_modules()))
+def test_what_is_sent_calls_nothing_in_a_way_that_the_oldest_python_lacks(name: str) -> None:
+    tree = ast.parse(archive.map_modules()[name].read_bytes())
+    assert [ast.unparse(call) for call in ast.walk(tree) if isinstance(call, ast.Call) and _is_too_new(call)] == []
+
+
+def _is_too_new(call: ast.Call) -> bool:
+    function, keywords = ast.unparse(call.func), {keyword.arg for keyword in call.keywords}
+    if function in {"isinstance", "issubclass"}:
+        return isinstance(call.args[1], ast.BinOp)  # X | Y of types is Python 3.10
+    return bool(keywords & {"zip": {"strict"}, "dataclass": {"slots", "kw_only"}}.get(function, set()))
+
+
+def test_ruff_reads_what_is_sent_as_the_oldest_python() -> None:
+    root = Path(__file__).parents[2]
+    versions = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["ruff"]["per-file-target-version"]
+    patterns = [pattern for braces, version in versions.items() if version == "py39" for pattern in _expand(braces)]
+    paths = [str(path.relative_to(root)) for path in archive.map_modules().values()]
+    assert [path for path in paths if not any(fnmatch(path, pattern) for pattern in patterns)] == []
+
+
+def _expand(pattern: str) -> list[str]:
+    """Return the patterns of one with at most one pair of braces."""
+    head, _, tail = pattern.partition("{")
+    names, _, tail = tail.partition("}")
+    return [f"{head}{name}{tail}" for name in names.split(",")]

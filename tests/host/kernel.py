@@ -11,10 +11,10 @@ from typing import Self
 import pytest
 
 from tests.host.trees import grow
-from trackbed.host import talk
+from trackbed.host import rdma_core
 from trackbed.host.machine import Machine
 from trackbed.kernel.netlink import codec, rdma
-from trackbed.kernel.netlink.codec import Message, Received
+from trackbed.kernel.netlink.codec import Message, ReceivedMessage
 from trackbed.kernel.netlink.sockets import BatchError, Failure
 
 MODE = "/sys/module/ib_core/parameters/netns_mode"
@@ -35,14 +35,17 @@ class RdmaCore:
     def __exit__(self, *_: object) -> None:
         """Nothing is open."""
 
-    def dump(self, message: Message) -> list[Received]:
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def dump(self, message: Message) -> list[ReceivedMessage]:
         """RDMA_NLDEV_CMD_GET."""
         assert message == rdma.build_device_dump()
         bodies = [
             codec.pack_u32(1, index) + codec.pack_string(2, name) + codec.pack_u32(3, 1)
             for name, index in self._devices().items()
         ]
-        return [Received(message.type, 0, 1, memoryview(body)) for body in bodies]
+        return [ReceivedMessage(message.type, 0, 1, memoryview(body)) for body in bodies]
 
     def send(self, messages: Sequence[Message]) -> None:
         """RDMA_NLDEV_CMD_SET and _SYS_SET."""
@@ -51,13 +54,13 @@ class RdmaCore:
         for message in messages:
             self._set(message.type & 0x3FF, codec.parse_attributes(message.body))
 
-    def _set(self, command: int, told: dict[int, memoryview]) -> None:
+    def _set(self, command: int, attributes: dict[int, memoryview]) -> None:
         if command == rdma.RDMA_NLDEV_CMD_SYS_SET:
-            self.heard.append(f"mode {codec.as_int(told[66])}")
-            grow(self.root, {MODE: "Y\n" if codec.as_int(told[66]) else "N\n"})
+            self.heard.append(f"mode {codec.as_int(attributes[66])}")
+            grow(self.root, {MODE: "Y\n" if codec.as_int(attributes[66]) else "N\n"})
             return
         assert command == rdma.RDMA_NLDEV_CMD_SET
-        index, new = codec.as_int(told[1]), codec.as_text(told[2])
+        index, new = codec.as_int(attributes[1]), codec.as_text(attributes[2])
         old = next((name for name, number in self._devices().items() if number == index), None)
         if old is None:
             raise BatchError((Failure(0, errno.EINVAL, ""),))
@@ -69,14 +72,14 @@ class RdmaCore:
 
     def _devices(self) -> dict[str, int]:
         """The index is that of the PCI device, which stays."""
-        listed = sorted((self.root / "sys/class/infiniband").glob("*"), key=lambda one: (one / "device").resolve())
-        return {one.name: number for number, one in enumerate(listed)}
+        listed = sorted((self.root / "sys/class/infiniband").glob("*"), key=lambda path: (path / "device").resolve())
+        return {path.name: number for number, path in enumerate(listed)}
 
 
 def speak_to(core: RdmaCore | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let machines have this core, or none that answers."""
 
-    def opened(_: Machine) -> talk.RdmaSocket | None:
+    def open_socket(_: Machine) -> RdmaCore | None:
         return core
 
-    monkeypatch.setattr(talk, "open_rdma", opened)
+    monkeypatch.setattr(rdma_core, "open_socket", open_socket)

@@ -11,11 +11,11 @@ import pytest
 
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.machine import Machine
-from trackbed.host.steps import list_settings
+from trackbed.host.steps import iter_settings
 from trackbed.host.transaction.compare import compare
 from trackbed.kernel.netlink import codec, netns
 from trackbed.kernel.netlink.codec import Message
-from trackbed.kernel.netlink.links import VethEnd, create_veth, list_links, set_link
+from trackbed.kernel.netlink.links import VethEnd, build_create_veth, build_set_link, list_links
 
 MACS = ("b8:3f:d2:00:00:00", "b8:3f:d2:00:00:01")
 PORTS = str(list(MACS)).replace("'", '"')
@@ -49,7 +49,24 @@ class Host:
 
     def differs(self, node: NodePlan) -> list[str]:
         """What differs from the plan of a node, in words."""
-        return [change.subject for change in compare(self.machine, list_settings(node)).changes]
+        return [change.subject for change in compare(self.machine, iter_settings(node)).changes]
+
+
+def enable(root: Path, *units: str) -> None:
+    """Make systemd start these units at boot in a tree; the targets of the links are not there."""
+    wants = root / "etc/systemd/system/multi-user.target.wants"
+    wants.mkdir(parents=True, exist_ok=True)
+    for unit in units:
+        (wants / unit).symlink_to(f"/lib/systemd/system/{unit}")
+
+
+def install_netplan(root: Path, text: str = "network: {version: 2}\n") -> Path:
+    """Put netplan's generator and a file of the site into a tree; return that file."""
+    place = root / "etc/netplan/50-site.yaml"
+    for path, content in ((root / "usr/lib/systemd/system-generators/netplan", ""), (place, text)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return place
 
 
 @contextmanager
@@ -57,6 +74,7 @@ def host(folder: Path) -> Iterator[Host]:
     """A fresh host; its namespaces are gone with the block."""
     root = folder / "root"
     root.mkdir()
+    enable(root, "systemd-networkd.service")
     near, far = folder / "near", folder / "far"
     try:
         _new(near)
@@ -65,14 +83,16 @@ def host(folder: Path) -> Iterator[Host]:
         _cable(made)
         yield made
     finally:
-        netns.delete(near)
-        netns.delete(far)
+        netns.delete_netns(near)
+        netns.delete_netns(far)
 
 
 def everything(machine: Machine) -> dict[str, list[object]]:
     """All links, addresses, routes (table local, too) and rules, without ages."""
     with machine.open_socket() as sock:
-        links: list[object] = [(link.index, link.name, link.mtu, link.up, link.altnames) for link in list_links(sock)]
+        links: list[object] = [
+            (link.index, link.name, link.mtu, link.is_up, link.altnames) for link in list_links(sock)
+        ]
         dumps = {kind: _dump(machine, number, size, ages) for kind, number, size, ages in _TABLES}
     return {"links": links, **dumps}
 
@@ -86,7 +106,7 @@ _ROUTES, _RTA_DST, _ALL_MULTICAST = 26, 1, bytes([0xFF]).ljust(16, b"\0")
 
 
 def _dump(machine: Machine, kind: int, size: int, ages: set[int]) -> list[object]:
-    found: list[object] = []
+    results: list[object] = []
     with machine.open_socket() as sock:
         for family in (AF_INET, AF_INET6):
             for reply in sock.dump(Message(kind, 0, bytes([family]).ljust(size, b"\0"))):
@@ -94,13 +114,13 @@ def _dump(machine: Machine, kind: int, size: int, ages: set[int]) -> list[object
                     (k, bytes(v)) for k, v in codec.parse_attributes(reply.body, size).items() if k not in ages
                 )
                 if kind != _ROUTES or (_RTA_DST, _ALL_MULTICAST) not in known:
-                    found.append((bytes(reply.body[:size]), known))
-    return sorted(found, key=repr)
+                    results.append((bytes(reply.body[:size]), known))
+    return sorted(results, key=repr)
 
 
 def _new(path: Path) -> None:
     try:
-        netns.create(path)
+        netns.create_netns(path)
     except PermissionError as error:
         pytest.skip(f"no network namespaces here: {error}")
 
@@ -111,10 +131,10 @@ def _cable(made: Host) -> None:
     far = os.open(made.far, os.O_RDONLY)
     try:
         for number, mac in enumerate(MACS):
-            made.send(create_veth(VethEnd(f"eth{number}", mac=mac), VethEnd(f"leaf{number}", far)))
-        made.send(create_veth(VethEnd("mgmt0"), VethEnd("office0", far)))
+            made.send(build_create_veth(VethEnd(f"eth{number}", mac=mac), VethEnd(f"leaf{number}", far)))
+        made.send(build_create_veth(VethEnd("mgmt0"), VethEnd("office0", far)))
     finally:
         os.close(far)
     with Machine(made.machine.root, made.far).open_socket() as sock:
-        sock.send([set_link(link.index, up=True) for link in list_links(sock)])
-    made.send(*(set_link(made.index(name), up=True) for name in ("lo", "mgmt0")))
+        sock.send([build_set_link(link.index, up=True) for link in list_links(sock)])
+    made.send(*(build_set_link(made.index(name), up=True) for name in ("lo", "mgmt0")))

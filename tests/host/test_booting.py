@@ -8,14 +8,14 @@ import pytest
 
 from trackbed.host import booting
 from trackbed.host.machine import Machine
-from trackbed.host.runner import Ran
+from trackbed.host.runner import ProgramResult
 
 
 @dataclass
 class Systemd:
     """Answers as systemctl does."""
 
-    answer: Ran
+    answer: ProgramResult
     there: bool = True
     heard: list[str] = field(default_factory=list)
 
@@ -23,7 +23,7 @@ class Systemd:
         """Whether there is a systemd at all."""
         return self.there and bool(program)
 
-    def run(self, argv: Sequence[str]) -> Ran:
+    def run(self, argv: Sequence[str]) -> ProgramResult:
         """The same answer to everything."""
         self.heard.append(" ".join(argv))
         return self.answer
@@ -32,27 +32,31 @@ class Systemd:
 @pytest.mark.parametrize(
     ("answer", "there", "still"),
     [
-        pytest.param(Ran(0, "163\n"), True, True, id="a job is queued or runs"),
-        pytest.param(Ran(0, "\n"), True, False, id="no job"),
-        pytest.param(Ran(0, "0\n"), True, False, id="no job, as older systemctl says it"),
-        pytest.param(Ran(1, "System has not been booted with systemd as init system"), True, False, id="no systemd"),
-        pytest.param(Ran(0, "163\n"), False, False, id="no systemctl"),
+        pytest.param(ProgramResult(0, "163\n"), True, True, id="a job is queued or runs"),
+        pytest.param(ProgramResult(0, "\n"), True, False, id="no job"),
+        pytest.param(ProgramResult(0, "0\n"), True, False, id="no job, as older systemctl says it"),
+        pytest.param(
+            ProgramResult(1, "System has not been booted with systemd as init system"), True, False, id="no systemd"
+        ),
+        pytest.param(ProgramResult(0, "163\n"), False, False, id="no systemctl"),
     ],
 )
-def test_a_host_is_booting_while_its_unit_has_a_job(tmp_path: Path, answer: Ran, *, there: bool, still: bool) -> None:
-    assert booting.is_pending(Machine(tmp_path, runner=Systemd(answer, there))) is still
+def test_a_host_is_booting_while_its_unit_has_a_job(
+    tmp_path: Path, answer: ProgramResult, *, there: bool, still: bool
+) -> None:
+    assert booting.is_boot_unit_pending(Machine(tmp_path, runner=Systemd(answer, there))) is still
 
 
 def test_a_network_namespace_does_not_boot(place_netns: Path) -> None:
-    systemd = Systemd(Ran(0, "163\n"))
-    assert not booting.is_pending(Machine(Path("/"), place_netns, systemd))
+    systemd = Systemd(ProgramResult(0, "163\n"))
+    assert not booting.is_boot_unit_pending(Machine(Path("/"), place_netns, systemd))
     assert systemd.heard == []
 
 
 def test_waiting_joins_the_units_job_and_udev(tmp_path: Path) -> None:
-    systemd = Systemd(Ran(0, ""))
-    booting.wait(Machine(tmp_path, runner=systemd))
-    assert systemd.heard == ["systemctl start trackbed-boot.service", "udevadm settle --timeout=30"]
+    systemd = Systemd(ProgramResult(0, ""))
+    booting.wait_for_boot_unit(Machine(tmp_path, runner=systemd))
+    assert systemd.heard == ["systemctl start trackbed-boot.target", "udevadm settle --timeout=30"]
 
 
 @pytest.fixture

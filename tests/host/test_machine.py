@@ -41,9 +41,9 @@ def test_what_a_file_leads_to_outside_the_root_is_neither_read_nor_written(tmp_p
     (root / "etc/other").symlink_to(outside / "secret")
     (root / "etc/hostname").symlink_to(target.format(outside=outside, root=root))
     machine = Machine(root)
-    told = machine.read("/etc/hostname")
-    assert isinstance(told, Unreadable)
-    assert "leads out of" in told.reason
+    text = machine.read("/etc/hostname")
+    assert isinstance(text, Unreadable)
+    assert "leads out of" in text.reason
     with pytest.raises(ValueError, match="leads out of"):
         machine.write_attribute("/etc/hostname", "changed")
     assert (outside / "secret").read_text() == (beside / "secret").read_text() == "hunter2"

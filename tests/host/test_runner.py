@@ -4,14 +4,14 @@ import pytest
 
 from trackbed.host.change import Change, Run
 from trackbed.host.machine import Absent, Machine
-from trackbed.host.runner import Local, Ran
-from trackbed.host.transaction.perform import OperationError, perform
+from trackbed.host.runner import Local, ProgramResult
+from trackbed.host.transaction.perform import OperationError, perform_operation
 
 CHANGE = Change(None, "cmdline", None, "kernel arguments", "a", "b", "change", ())
 
 
 def test_a_program_runs_without_input_and_all_it_says_is_kept() -> None:
-    assert Local().run(("sh", "-c", "cat; echo out; echo err >&2; exit 3")) == Ran(3, "out\nerr\n")
+    assert Local().run(("sh", "-c", "cat; echo out; echo err >&2; exit 3")) == ProgramResult(3, "out\nerr\n")
 
 
 def test_only_programs_in_the_usual_folders_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,9 +32,9 @@ def test_a_program_that_is_not_there_is_refused_with_what_to_run(tmp_path: Path)
     with pytest.raises(
         OperationError, match="there is no update-grub to run on this machine; run by hand: update-grub"
     ):
-        perform(Machine(tmp_path), CHANGE, Run(("update-grub",)))
+        perform_operation(Machine(tmp_path), CHANGE, Run(("update-grub",)))
 
 
 def test_a_program_that_fails_is_told_with_its_last_words() -> None:
     with pytest.raises(OperationError, match="failed with status 2: b / c / d"):
-        perform(Machine(Path("/")), CHANGE, Run(("sh", "-c", "for w in a b c d; do echo $w; done; exit 2")))
+        perform_operation(Machine(Path("/")), CHANGE, Run(("sh", "-c", "for w in a b c d; do echo $w; done; exit 2")))

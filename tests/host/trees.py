@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.host.places import Host
-from trackbed.host.kinds.arguments import split
-from trackbed.host.runner import Ran
+from trackbed.host.kinds.arguments import split_cmdline
+from trackbed.host.runner import ProgramResult
 
 INTEL = "processor\t: 0\nvendor_id\t: GenuineIntel\nprocessor\t: 1\nvendor_id\t: GenuineIntel\n"
 AMD = INTEL.replace("GenuineIntel", "AuthenticAMD")
@@ -60,11 +60,11 @@ class Scripted:
         """Whether the script knows it."""
         return program in self.programs
 
-    def run(self, argv: Sequence[str]) -> Ran:
+    def run(self, argv: Sequence[str]) -> ProgramResult:
         """What the script answers: status 1 with the words it returns, else 0."""
         self.ran.append(" ".join(argv))
-        said = self.programs[argv[0]](argv[1:])
-        return Ran(1, said) if said else Ran(0, "")
+        output = self.programs[argv[0]](argv[1:])
+        return ProgramResult(1, output) if output else ProgramResult(0, "")
 
 
 def with_programs(place: Host, **programs: Callable[[Sequence[str]], str | None]) -> tuple[Host, Scripted]:
@@ -95,7 +95,7 @@ def update_grub(root: Path) -> None:
 def reboot(root: Path) -> None:
     """The kernel starts with what grub.cfg says."""
     line = next(line for line in (root / "boot/grub/grub.cfg").read_text().splitlines() if line.startswith("\tlinux"))
-    grow(root, {"/proc/cmdline": "BOOT_IMAGE=" + " ".join(split(line)[1:]) + "\n"})
+    grow(root, {"/proc/cmdline": "BOOT_IMAGE=" + " ".join(split_cmdline(line)[1:]) + "\n"})
 
 
 def nic(root: Path, netdev: str, pci: str, total: int = 8, rdma: str = "") -> Path:

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.addresses import pack_address
-from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Message
-from trackbed.kernel.netlink.links import IFLA_ALT_IFNAME, IFLA_PROP_LIST, parse_mac
+from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_REPLACE, Message
+from trackbed.kernel.netlink.links import parse_mac
 from trackbed.kernel.netlink.neighbours import NDA_DST, NDA_LLADDR, Neighbour
 from trackbed.kernel.wire.lldp import NEAREST_BRIDGE, Advertisement, encode
 from trackbed.kernel.wire.netns_sockets import Netns
 from trackbed.kernel.wire.packets import open_packets, send_frame
 
-_RTM_NEWNEIGH, _RTM_NEWLINKPROP = 28, 108
+_RTM_NEWNEIGH = 28
 _LLDP = 0x88CC
 
 
@@ -24,13 +24,6 @@ def set_neighbour(entry: Neighbour) -> Message:
     address = codec.pack_attribute(NDA_DST, pack_address(entry.family, entry.address))
     mac = codec.pack_attribute(NDA_LLADDR, parse_mac(entry.mac)) if entry.mac else b""
     return Message(_RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, header + address + mac)
-
-
-def add_altname(index: int, name: str) -> Message:
-    """Return the message that adds an alternative name to an interface."""
-    header = struct.pack("=BxHiII", 0, 0, index, 0, 0)
-    names = codec.pack_nested(IFLA_PROP_LIST, codec.pack_string(IFLA_ALT_IFNAME, name))
-    return Message(_RTM_NEWLINKPROP, NLM_F_CREATE | NLM_F_EXCL, header + names)
 
 
 def announce(netns: Netns, advertisements: Mapping[int, Advertisement]) -> None:

@@ -23,15 +23,15 @@ from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 from trackbed_lab.kubernetes.pods import PodError, find_container
 from trackbed_lab.kubernetes.run import VFS
 from trackbed_lab.vm import lab, run
-from trackbed_lab.vm.channel import ChannelError, execute
+from trackbed_lab.vm.channel import ChannelError, execute_command
 from trackbed_lab.vm.machine import LabShape
 
 from tests.lab import servers
 from trackbed.cluster.api.errors import KubeError
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.stacks import stack
-from trackbed.cluster.stacks.rails import OWN_PREFIX, resource
-from trackbed.cluster.stacks.stack import objects
+from trackbed.cluster.stacks import load_stack
+from trackbed.cluster.stacks.rails import DEFAULT_PREFIX, get_resource_name
+from trackbed.cluster.stacks.stack import iter_objects
 from trackbed.node.rails.protocol import STATUS_REQUEST
 
 _log = logging.getLogger(__name__)
@@ -76,12 +76,12 @@ class Trial:
 
     def on_node(self, script: str) -> str:
         """What a script on the server says."""
-        done = execute(self.here.servers.find_server(NODE).channel, ["sh", "-c", script], SECONDS)
+        done = execute_command(self.here.servers.find_server(NODE).channel, ["sh", "-c", script], SECONDS)
         return done.output.decode()
 
     def held(self) -> list[Any] | None:
         """What the agent holds; None if it does not answer."""
-        done = execute(self.here.servers.find_server(NODE).channel, _STATUS, SECONDS)
+        done = execute_command(self.here.servers.find_server(NODE).channel, _STATUS, SECONDS)
         return list(json.loads(done.output)["attachments"]) if done.output else None
 
     def holds(self, count: int) -> bool:
@@ -128,7 +128,7 @@ class Trial:
         """The addresses of a pod's rails, as it sees them."""
         container = find_container(self.client, "default", pod)
         argv = container.build_exec_command(["/usr/bin/ip", "-4", "-br", "address"])
-        lines = execute(self.here.servers.find_server(NODE).channel, argv, SECONDS).output.decode().splitlines()
+        lines = execute_command(self.here.servers.find_server(NODE).channel, argv, SECONDS).output.decode().splitlines()
         return [line.split()[2].partition("/")[0] for line in lines if line.startswith("rail")]
 
     def whole(self) -> None:
@@ -181,7 +181,12 @@ def rounds(times_each: int = 1) -> Iterator[int]:
 def replica_set(rails: list[str], count: int) -> Object:
     """Pods that ask for these rails; one that a node refuses is replaced."""
     limits = dict.fromkeys(rails, 1)
-    container = {"name": "main", "image": cluster.TOOLS, "imagePullPolicy": "Never", "resources": {"limits": limits}}
+    container = {
+        "name": "main",
+        "image": cluster.TOOLS_IMAGE,
+        "imagePullPolicy": "Never",
+        "resources": {"limits": limits},
+    }
     labels = {"app": "rails"}
     pod = {
         "automountServiceAccountToken": False,  # without the API server a kubelet has no token for a pod
@@ -201,16 +206,16 @@ def raised(folder: Path, fabric: str, pods: int) -> Iterator[Trial]:
     plan = servers.planned(fabric)
     wanted = servers.wanted(run.derive_shape(plan, LabShape(memory=3072, cpus=CPUS)))
     try:
-        here = cluster.start_ready_cluster(folder, wanted.parts, wanted.shape, print)
+        here = cluster.start_ready_cluster(folder, cluster.ClusterSpec(wanted.parts, wanted.shape), print)
         servers.answer(here.servers, NODE, "apply", "-f", servers.place(here.servers, fabric, "fabric.yaml"), "--yes")
         with connect(str(here.kubeconfig)) as client:
-            trial = Trial(here, client, [resource(rail, OWN_PREFIX) for rail in plan.common.rails], pods)
+            trial = Trial(here, client, [get_resource_name(rail, DEFAULT_PREFIX) for rail in plan.common.rails], pods)
             trial.on_node(f"echo '{_SOON}' >> /etc/kubernetes/kubelet.yaml")
             lab.reboot_server(here.servers, NODE)
             vfs = len(plan.common.rails) * plan.common.vfs
             trial.until("all VFs are as planned", lambda: trial.on_node(VFS).count(" 9000 ") == vfs)
             trial.vfs = trial.on_node(VFS)
-            for each in objects(stack("native"), plan):
+            for each in iter_objects(load_stack("native"), plan):
                 client.apply(each)
             trial.until("the agent serves", lambda: trial.holds(0))
             yield trial

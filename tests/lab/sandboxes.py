@@ -16,7 +16,7 @@ from trackbed_lab.sandbox import start_sandbox
 
 SECONDS = 30.0
 """More than anything here takes; a wait as long as this has failed."""
-ENDING_SECONDS = 10.0
+ENDING_SECONDS = 30.0
 """More than the kernel takes to end processes."""
 _REFUSED = 2
 """The keeper's status where the machine does not allow namespaces."""
@@ -36,7 +36,7 @@ def keeper(work: Callable[[], int], folder: Path) -> Iterator[int]:
                 os.waitpid(pid, 0)
 
 
-def in_sandbox(folder: Path, work: Callable[[], Any]) -> Any:
+def in_sandbox(folder: Path, work: Callable[[], Any], seconds: float = SECONDS) -> Any:
     """What `work` returns in a sandbox; skips where the machine does not allow one (fails with CI=true)."""
     reading, writing = os.pipe()
 
@@ -47,7 +47,7 @@ def in_sandbox(folder: Path, work: Callable[[], Any]) -> Any:
 
     with open(reading, "rb") as pipe, keeper(tell, folder) as pid:  # noqa: PTH123 - a descriptor has no path
         os.close(writing)
-        output = b"".join(iter(lambda: _some(pipe.fileno()), b""))
+        output = b"".join(iter(lambda: _some(pipe.fileno(), seconds), b""))
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if status == _REFUSED:
         pytest.skip("this machine does not allow namespaces for a lab")
@@ -55,9 +55,9 @@ def in_sandbox(folder: Path, work: Callable[[], Any]) -> Any:
     return json.loads(output)
 
 
-def _some(descriptor: int) -> bytes:
-    ready, _, _ = select.select([descriptor], [], [], SECONDS)
-    assert ready, f"the sandbox said nothing for {SECONDS:.0f} s"
+def _some(descriptor: int, seconds: float) -> bytes:
+    ready, _, _ = select.select([descriptor], [], [], seconds)
+    assert ready, f"the sandbox said nothing for {seconds:.0f} s"
     return os.read(descriptor, 1 << 16)
 
 

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from trackbed_lab.vm import accelerator, doctor, lab, parts
-from trackbed_lab.vm.channel import CommandResult, execute
+from trackbed_lab.vm.channel import CommandResult, execute_command
 from trackbed_lab.vm.machine import LabShape, locate_shared_folder
 
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
 from trackbed.host.kinds import file
-from trackbed.host.render import render
-from trackbed.host.steps import list_settings
+from trackbed.host.render import FORMATS
+from trackbed.host.steps import iter_settings
 
 SECONDS = 400.0
 FABRIC = """\
@@ -85,7 +85,7 @@ def place(here: lab.VmLab, text: str, name: str) -> str:
 
 def trackbed(here: lab.VmLab, node: str, *words: str) -> CommandResult:
     """Run `trackbed` in a server."""
-    return execute(here.find_server(node).channel, [sys.executable, "-m", "trackbed", *words], SECONDS)
+    return execute_command(here.find_server(node).channel, [sys.executable, "-m", "trackbed", *words], SECONDS)
 
 
 def answer(here: lab.VmLab, node: str, *words: str) -> dict[str, Any]:
@@ -101,9 +101,9 @@ def files(text: str, node: str) -> dict[str, str]:
     """Path -> content of every file that a Fabric puts on a server."""
     of = next(node_plan for node_plan in planned(text).nodes if node_plan.name == node)
     own_files = {
-        setting.want.path: setting.want.content for setting in list_settings(of) if isinstance(setting.want, file.Want)
+        setting.want.path: setting.want.content for setting in iter_settings(of) if isinstance(setting.want, file.Want)
     }
-    return own_files | render(of, "networkd")
+    return own_files | FORMATS["networkd"](of)
 
 
 def both(here: lab.VmLab, work: Any) -> list[Any]:

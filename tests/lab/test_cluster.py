@@ -11,14 +11,18 @@ from pathlib import Path
 import pytest
 from trackbed_lab.kubernetes import cluster
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
-from trackbed_lab.vm.channel import execute
+from trackbed_lab.vm.channel import execute_command
 from trackbed_lab.vm.machine import LabShape, locate_shared_folder
 
 from tests.lab import servers
 from tests.lab.power import cut_power
-from trackbed.fabric.plan.wire import write_node
+from trackbed.fabric.plan.node_document import encode_node
 
-pytestmark = [pytest.mark.slow, pytest.mark.may_skip("a cluster takes minutes; TRACKBED_VM=1 asks for it")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.may_skip("a cluster takes minutes; TRACKBED_VM=1 asks for it"),
+    pytest.mark.timeout(7000),
+]
 
 SECONDS = 180.0
 FABRIC = """\
@@ -41,7 +45,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cluster.Cluster]:
     wanted = servers.wanted(LabShape(servers=2, rails=2, memory=2048))
     folder = tmp_path_factory.mktemp("cluster")
     try:
-        yield cluster.start_ready_cluster(folder, wanted.parts, wanted.shape, print)
+        yield cluster.start_ready_cluster(folder, cluster.ClusterSpec(wanted.parts, wanted.shape), print)
     finally:
         cluster.stop_cluster(folder)
 
@@ -57,7 +61,7 @@ def agents(here: cluster.Cluster, client: BlockingClient) -> dict[str, int]:
     """On each node the plan applied and an agent; how many devices of rail 0 the kubelet then has."""
     fabric = servers.place(here.servers, FABRIC, "fabric.yaml")
     for node in servers.planned(FABRIC).nodes:
-        (locate_shared_folder(Path(here.servers.folder), node.name) / "node.json").write_bytes(write_node(node))
+        (locate_shared_folder(Path(here.servers.folder), node.name) / "node.json").write_bytes(encode_node(node))
     servers.both(here.servers, lambda node: servers.answer(here.servers, node, "apply", "-f", fabric, "--yes"))
     servers.both(here.servers, lambda node: begin(here, node))
     return {name: offered(client, name) for name in here.servers.shape.list_servers()}
@@ -68,7 +72,7 @@ def begin(here: cluster.Cluster, node: str) -> None:
     agent = f"{sys.executable} -m trackbed agent run --plan /run/own/node.json --kubelet /var/lib/kubelet"
     script = f"systemd-run -q --unit=trackbed-agent {agent}; mkdir -p /opt/cni/bin; "
     script += f"{sys.executable} -m trackbed agent install-cni /opt/cni/bin --chain {_CONFLIST}"
-    done = execute(here.servers.find_server(node).channel, ["sh", "-c", script], SECONDS)
+    done = execute_command(here.servers.find_server(node).channel, ["sh", "-c", script], SECONDS)
     assert done.status == 0, done
 
 
@@ -85,7 +89,7 @@ def offered(client: BlockingClient, node: str, least: int = 1) -> int:
 
 def start(client: BlockingClient, name: str, node: str | None = None, **container: object) -> None:
     """Create a pod, which the scheduler puts on a node."""
-    main = {"name": "main", "image": cluster.TOOLS, "imagePullPolicy": "Never", **container}
+    main = {"name": "main", "image": cluster.TOOLS_IMAGE, "imagePullPolicy": "Never", **container}
     spec = {"containers": [main], **({"nodeSelector": {"kubernetes.io/hostname": node}} if node else {})}
     client.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec})
 
@@ -138,6 +142,7 @@ def test_a_pod_runs_again_after_a_power_cut(here: cluster.Cluster, client: Block
     assert said(here, "exec", "tough", "true").returncode == 0
 
 
+@pytest.mark.support("runtime", "containerd 2", "ran", "emulated servers: pods with rails, traffic over them")
 def test_pods_get_the_rails_that_they_ask_for_and_reach_one_another_over_them(
     here: cluster.Cluster, client: BlockingClient, agents: dict[str, int]
 ) -> None:

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from trackbed_lab.lab_folder import LabFolder
 
+from tests.cli.json_page import check_document
 from tests.lab.commands import Said, lab, trackbed
 from tests.lab.fabrics import P2P, fabric
 from tests.lab.nobody import NOBODY
-from tests.lab.sandboxes import all_ending, descendants
+from tests.lab.sandboxes import all_ending, descendants, keeper
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,12 @@ def test_exec_of_a_killed_program_says_by_which_signal(up: LabFolder) -> None:
 def test_exec_names_what_the_lab_has_when_asked_for_something_else(up: LabFolder) -> None:
     done = execute(up, "nod-0", "true")
     assert (done.status, done.out) == (2, "")
-    assert done.err.startswith("trackbed: the lab has no 'nod-0'; it has node-0")
+    assert done.err.startswith("trackbed: the lab has no 'nod-0'; did you mean 'node-0'?")
+
+
+def test_exec_names_all_that_the_lab_has_when_nothing_is_similar(up: LabFolder) -> None:
+    names = "leaf-u[0-1]-r[0-1],mgmt,node-[0-1],pod-node-[0-1],spine"
+    assert execute(up, "xyz", "true") == Said(2, "", f"trackbed: the lab has no 'xyz'; it has {names}\n")
 
 
 def test_exec_says_which_program_it_cannot_run(up: LabFolder) -> None:
@@ -126,6 +132,7 @@ def test_a_fault_is_broken_named_and_healed(up: LabFolder) -> None:
     try:
         broken = trackbed("lab", "doctor", "--name", up.name, "-o", "json")
         assert broken.status == 1
+        check_document("lab doctor", json.loads(broken.out))
         first = json.loads(broken.out)["first"]
         assert (first["id"], first["node"], first["rail"]) == ("fabric-port-on-wrong-leaf", "node-1", 0)
     finally:
@@ -155,6 +162,7 @@ def test_a_user_without_privileges_runs_it_all_and_nothing_is_left(home: Path, *
         pytest.skip(done.err)
     assert (done.status, done.err) == (0, "")
     result = json.loads(done.out)
+    check_document("lab run", result)
     assert [phase["name"] for phase in result["phases"] if not phase["ok"]] == []
     assert len(result["pairs"]) == 12
     assert (result["fault"]["named"]["id"], result["fault"]["healed"]) == (result["fault"]["id"], True)
@@ -208,15 +216,49 @@ def test_a_run_that_is_ended_early_takes_its_lab_with_it(tmp_path: Path, number:
         assert process.stdout.readline().startswith(b"ok   set up")
         with all_ending(descendants(process.pid)):
             process.send_signal(number)
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=60)
     left = LabFolder(f"run-{process.pid}")
     if number == signal.SIGKILL:
         assert left.find_keeper() is None
         left.release()
     else:
-        assert (process.returncode, errors) == (130, b"interrupted; the lab is gone\n")
+        assert (process.returncode, errors) == (128 + number, b"interrupted; the lab is gone\n")
     assert not left.folder.exists()
     assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_up_that_is_interrupted_takes_its_lab_with_it(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "fabric.yaml").write_bytes(fabric(P2P))
+    place = LabFolder(f"test-interrupted-{os.getpid()}-{number}")
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "trackbed", "lab", "up", "-f", "fabric.yaml"]
+    command += ["--name", place.name]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        while (pid := place.find_keeper()) in {None, process.pid}:
+            assert process.poll() is None
+        assert pid is not None
+        while not (inside := descendants(pid)):
+            assert process.poll() is None
+        os.kill(inside[0], signal.SIGSTOP)  # so that it does not come up meanwhile
+        with all_ending([pid, *descendants(pid)]):
+            process.send_signal(number)
+        output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (128 + number, b"", b"interrupted; the lab is gone\n")
+    assert not place.folder.exists()
+
+
+def test_a_lab_that_is_still_being_set_up_is_said_to_be() -> None:
+    place = LabFolder(f"test-early-{os.getpid()}")
+    place.claim()
+    try:
+        with keeper(lambda: signal.sigwait({signal.SIGUSR1}), place.files) as pid:
+            place.record_keeper(pid)
+            while not descendants(pid):
+                assert place.find_keeper() == pid
+            done = trackbed("lab", "status", "--name", place.name)
+    finally:
+        place.release()
+    assert done == Said(3, "", f"trackbed: lab {place.name!r} is still being set up; try again in some seconds\n")
 
 
 def test_an_agent_that_died_is_named_with_its_last_words(tmp_path: Path) -> None:

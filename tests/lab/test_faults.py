@@ -81,9 +81,9 @@ def _run(folder: Path, fabric: str, chosen: Iterable[str], *, pods: bool) -> dic
 def _tried(lab: Lab, fault: str) -> dict[str, Any]:
     place = faults.find_target(lab)
     before = _broken(lab.diagnose())
-    faults.inject(place, fault)
+    faults.inject_fault(place, fault)
     diagnosis = lab.diagnose()
-    faults.heal(place, fault)
+    faults.heal_fault(place, fault)
     first = diagnosis.first
     return {
         "before": before,

@@ -18,6 +18,7 @@ device rail0v1
 device rail1v0
 rail rail0
 rail rail1
+address eth0 10.244.0.9
 address rail0 10.0.0.17
 address rail1 10.2.0.16
 hca =rail0v1:1:0,rail1v0:1:1
@@ -43,14 +44,16 @@ def test_what_a_pod_tells_is_read() -> None:
     assert inspection.devices == ["rail0v1", "rail1v0"]
     assert inspection.rails == ["rail0", "rail1"]
     assert inspection.rdma == {0: "rail0v1", 1: "rail1v0"}
-    assert inspection.addresses == {"rail0": "10.0.0.17", "rail1": "10.2.0.16"}
+    assert inspection.addresses == {"eth0": "10.244.0.9", "rail0": "10.0.0.17", "rail1": "10.2.0.16"}
     assert inspection.hca == job.format_hca(inspection.rdma)
     assert inspection.user == "1000 memlock unlimited"
 
 
-def test_traffic_goes_over_every_rail_to_the_other_pods_address_on_it() -> None:
+def test_traffic_goes_over_every_rail_to_the_peer_that_the_clusters_network_leads_to() -> None:
     inspection = job.PodInspection(TOLD)
-    script = job.render_bandwidth_client(inspection, job.PodInspection(TOLD.replace("10.0.0.17", "10.0.0.49")))
-    assert "-p 18515 10.0.0.49 && break" in script
-    assert "-p 18516 10.2.0.16 && break" in script
-    assert "rping -c -C 3 -a 10.0.0.17 " in job.render_cm_client(inspection, inspection)
+    peer = job.PodInspection(TOLD.replace("10.244.0.9", "10.244.1.7").replace("10.0.0.17", "10.0.0.49"))
+    script = job.render_bandwidth_client(inspection, peer)
+    assert "ib_write_bw -d rail0v1 -x $(gid rail0v1 10.0.0.17) " in script
+    assert "-p 18515 10.244.1.7 && break" in script
+    assert "-p 18516 10.244.1.7 && break" in script
+    assert "rping -c -C 3 -I 10.0.0.17 -a 10.0.0.49 " in job.render_cm_client(inspection, peer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from trackbed_lab import processes
 from trackbed_lab.kubernetes import build, control_plane
 from trackbed_lab.kubernetes.programs import CONTROL_PLANE, NODE
 from trackbed_lab.ports import hold_ports
+
+from tests.lab.sandboxes import all_ending
 
 TRACKBED = Path(sys.executable).with_name("trackbed")
 
@@ -54,6 +57,50 @@ def test_keys_and_tokens_are_its_owners_alone(place: Path) -> None:
     assert place.stat().st_mode & 0o777 == 0o700
 
 
+# Run by another user: asks whatever the ports and sockets lead to for every key of the cluster.
+READ_EVERYTHING = """
+import encodings.idna, http.client, os, socket, sys
+os.setgid(65534), os.setuid(65534)
+for address in sys.argv[1:]:
+    connection = http.client.HTTPConnection("127.0.0.1", timeout=5)
+    try:
+        if address.isdigit():
+            connection.sock = socket.create_connection(("127.0.0.1", int(address)), 5)
+        else:
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.connect(address)
+        connection.request("POST", "/v3/kv/range", '{"key": "AA==", "range_end": "AA=="}')
+        answer = connection.getresponse()
+        print(address, answer.status, len(answer.read()))
+    except PermissionError:
+        print(address, "refused")
+    except (OSError, http.client.HTTPException) as error:
+        print(address, repr(error))
+"""
+
+
+@pytest.mark.needs("root")
+def test_another_user_of_the_machine_cannot_read_etcd(place: Path) -> None:
+    place.chmod(0o755)  # as a folder that was there before has
+    etcd = control_plane.load_processes(place)[0]
+    sockets = [str(path) for path in place.rglob("*") if path.is_socket()]
+    addresses = [*list_listening_ports(etcd.pid), *sockets]
+    for folder in place.parents[:-1]:
+        folder.chmod(folder.stat().st_mode | 0o011)
+    argv = [sys.executable, "-c", READ_EVERYTHING, *addresses]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines() == [f"{path} refused" for path in sockets]
+    assert len(sockets) == 2
+
+
+def list_listening_ports(pid: int) -> list[str]:
+    """Return the TCP ports that a process listens on (proc_pid_net(5))."""
+    links = [str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()]
+    tables = [Path(f"/proc/{pid}/net/{name}").read_text() for name in ("tcp", "tcp6")]
+    rows = [line.split() for table in tables for line in table.splitlines()]
+    return [str(int(row[1].split(":")[1], 16)) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in links]
+
+
 def test_no_token_stands_in_an_argument(place: Path) -> None:
     tokens = [line.partition(",")[0] for line in (place / "tokens.csv").read_text().splitlines()]
     arguments = [Path(f"/proc/{process.pid}/cmdline").read_text() for process in control_plane.load_processes(place)]
@@ -79,7 +126,7 @@ def test_an_up_that_fails_leaves_the_one_that_runs_alone(place: Path, tmp_path: 
     assert all(process.is_alive for process in control_plane.load_processes(place))
 
 
-@pytest.mark.parametrize("name", ["data", "cert.pem", "kubeconfig", "notes"])
+@pytest.mark.parametrize("name", ["etcd", "cert.pem", "kubeconfig", "notes"])
 def test_a_folder_of_somebody_else_is_refused_and_left_as_it_was(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / name / "thesis").write_text("years of work")
@@ -105,10 +152,10 @@ def test_a_folder_is_used_again_after_a_crash_and_after_down(tmp_path: Path) -> 
 def test_a_port_that_is_taken_is_told_even_where_somebody_answers_on_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path
 ) -> None:
-    cmdline = (Path(f"/proc/{control_plane.load_processes(place)[0].pid}/cmdline")).read_text()
-    taken = int(cmdline.partition("--listen-client-urls=http://127.0.0.1:")[2].partition("\0")[0])
+    cmdline = (Path(f"/proc/{control_plane.load_processes(place)[1].pid}/cmdline")).read_text()
+    taken = int(cmdline.partition("--secure-port=")[2].partition("\0")[0])
     monkeypatch.setattr(control_plane, "hold_ports", partial(_with_first, taken))
-    with pytest.raises(control_plane.ControlPlaneError, match=r"etcd ended; .*(?s:.*)address already in use"):
+    with pytest.raises(control_plane.ControlPlaneError, match=r"kube-apiserver ended; .*(?s:.*)address already in use"):
         control_plane.start_control_plane(
             tmp_path / "lab", build.build_programs(CONTROL_PLANE, print), controllers=False
         )
@@ -272,3 +319,37 @@ def test_another_go_or_another_kubernetes_is_another_build() -> None:
     assert build._compute_key(CONTROL_PLANE, current) != build._compute_key(CONTROL_PLANE, other)  # noqa: SLF001 - the cache hangs on it
     assert build._compute_key(CONTROL_PLANE, current) != build._compute_key(NODE, current)  # noqa: SLF001 - as above
     assert build.read_kubernetes_version().startswith("v1.")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_up_that_is_interrupted_leaves_no_process_and_no_key(tmp_path: Path, number: signal.Signals) -> None:
+    build.build_programs(CONTROL_PLANE, print)
+    folder = tmp_path / "lab"
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "trackbed", "lab", "kubernetes", "up"]
+    with subprocess.Popen([*command, "--dir", str(folder)], stderr=subprocess.PIPE, text=True) as process:
+        while not (started := control_plane.load_processes(folder)):
+            assert process.poll() is None
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert errors.lstrip("\n").startswith("interrupted")
+    assert not [program for program in started if program.is_alive]
+    assert sorted(path.name for path in folder.iterdir() if path.suffix != ".log") == []
+
+
+def test_a_control_plane_that_is_not_to_stay_dies_with_a_killed_command(tmp_path: Path) -> None:
+    programs = build.build_programs(CONTROL_PLANE, print)
+    script = (
+        "import sys, signal; from pathlib import Path\n"
+        "from trackbed_lab.kubernetes.control_plane import start_control_plane\n"
+        "start_control_plane(Path(sys.argv[1]), Path(sys.argv[2]), detached=False, controllers=False)\n"
+        "print('up', flush=True); signal.pause()\n"
+    )
+    argv = [sys.executable, "-c", script, str(tmp_path / "lab"), str(programs)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        started = control_plane.load_processes(tmp_path / "lab")
+        with all_ending([program.pid for program in started]):
+            process.kill()
+    assert len(started) == 2

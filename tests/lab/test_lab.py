@@ -68,7 +68,7 @@ def test_every_rail_of_every_pod_reaches_every_other(
 def test_isolated_rails_reach_themselves_only(
     tmp_path: Path, addressing: str, spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "MATRIX_SECONDS", 1.0)  # silence is waited for to the end
+    monkeypatch.setattr(run, "SILENCE_SECONDS", 1.0)  # silence is waited for to the end
     measured = [pair for pair in pairs(tmp_path, addressing, spec) if pair.from_node != pair.to_node]
     assert len(measured) == 8
     assert [pair.answered for pair in measured] == [pair.from_rail == pair.to_rail for pair in measured]

@@ -6,7 +6,11 @@ import pytest
 
 from tests.lab.native import raised, rounds
 
-pytestmark = [pytest.mark.slow, pytest.mark.may_skip("a cluster takes minutes; TRACKBED_VM=1 asks for it")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.may_skip("a cluster takes minutes; TRACKBED_VM=1 asks for it"),
+    pytest.mark.timeout(7000),
+]
 
 CROWD = 30
 FABRIC = """\

@@ -21,7 +21,11 @@ from trackbed_lab.kubernetes.run import VFS
 from tests.lab.native import IN_A_ROUND, NODE, Trial, raised, rounds
 from tests.lab.power import cut_power
 
-pytestmark = [pytest.mark.slow, pytest.mark.may_skip("a cluster takes minutes; TRACKBED_VM=1 asks for it")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.may_skip("a cluster takes minutes; TRACKBED_VM=1 asks for it"),
+    pytest.mark.timeout(7000),
+]
 
 AWAY_SECONDS = 60.0 if os.environ.get("TRACKBED_VM") == "all" else 10.0
 PODS = 3
@@ -34,6 +38,7 @@ spec:
   rails: 2
   addressing: {scheme: shared-subnet, ipv4: 10.64.0.0/15}
   vfs: {count: 3}
+  kernel: {iommu: passthrough}
   rdma: {namespaceMode: shared}
   otherRanges: {docker: []}
 """

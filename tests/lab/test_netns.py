@@ -10,9 +10,9 @@ from trackbed_lab.topology import SPINE, Topology, build_topology
 from tests.lab.fabrics import FLAT, ISOLATED, NODE_SUBNET, P2P, SHARED, planned
 from tests.lab.sandboxes import in_sandbox
 from trackbed.fabric.model.ranges import Range
-from trackbed.kernel.netlink.addresses import Address, add_address, delete_address, list_addresses
-from trackbed.kernel.netlink.links import get_link, list_links, set_link
-from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, RTPROT_STATIC, delete_route, list_routes
+from trackbed.kernel.netlink.addresses import Address, build_add_address, build_delete_address, list_addresses
+from trackbed.kernel.netlink.links import build_set_link, get_link, list_links
+from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, RTPROT_STATIC, build_delete_route, list_routes
 from trackbed.kernel.netlink.rules import list_rules
 from trackbed.kernel.netlink.sockets import Socket
 
@@ -33,7 +33,7 @@ def state(folder: Path, names: tuple[str, ...]) -> dict[str, Any]:
 
 def _seen(path: Path) -> list[str]:
     with Socket(netns=path) as sock:
-        links = [(link.name, link.up, link.master, link.mtu) for link in list_links(sock)]
+        links = [(link.name, link.is_up, link.master, link.mtu) for link in list_links(sock)]
         addresses = [address for address in list_addresses(sock) if address.scope == 0]
         ways = [replace(route, linkdown=False) for route in list_routes(sock) if route.protocol == RTPROT_STATIC]
         return sorted(map(str, (*links, *addresses, *ways, *list_rules(sock))))
@@ -110,11 +110,13 @@ def _ruin(path: Path) -> None:
     with Socket(netns=path) as sock:
         first = next(link for link in list_links(sock) if link.kind == "veth")
         gone = [
-            delete_address(address) for address in list_addresses(sock) if address.scope == 0 and address.index != 1
+            build_delete_address(address)
+            for address in list_addresses(sock)
+            if address.scope == 0 and address.index != 1
         ]
-        ways = [delete_route(route) for route in list_routes(sock) if route.gateway]
+        ways = [build_delete_route(route) for route in list_routes(sock) if route.gateway]
         stray = Address(first.index, socket.AF_INET, 192 << 24 | 2 << 8 | 1, 24)  # 192.0.2.1, of nobody (RFC 5737)
-        sock.send([*ways, *gone, add_address(stray), set_link(first.index, master=0, mtu=1400)])
+        sock.send([*ways, *gone, build_add_address(stray), build_set_link(first.index, master=0, mtu=1400)])
 
 
 def _routed(folder: Path, name: str) -> list[tuple[str, int, str, int]]:

@@ -11,7 +11,11 @@ from trackbed_lab.kubernetes import build, images, preload
 from trackbed_lab.kubernetes.images import ImageError, ImageSpec
 from trackbed_lab.kubernetes.programs import NODE
 
-pytestmark = [pytest.mark.needs("root"), pytest.mark.may_skip("building containerd takes minutes; TRACKBED_VM=1 asks")]
+pytestmark = [
+    pytest.mark.needs("root"),
+    pytest.mark.may_skip("building containerd takes minutes; TRACKBED_VM=1 asks"),
+    pytest.mark.timeout(7000),
+]
 
 
 @pytest.fixture(scope="module")

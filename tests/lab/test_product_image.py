@@ -35,7 +35,7 @@ def test_the_agent_runs_on_nothing_but_its_image(tmp_path: Path) -> None:
     everything += ", trackbed.node.rails.kubelet.plugin, trackbed.node.rails.kubelet.pods"
     everything += "; import trackbed.cluster.controller.run, trackbed.cluster.webhook.run"
     everything += "; import trackbed.node.sync.preparer, anyio._backends._asyncio"
-    everything += "; from trackbed.fleet import archive; archive.sources(), archive.compiled()"
+    everything += "; from trackbed.fleet import archive; archive.pack_sources(), archive.pack_compiled()"
     start = f"import sys; sys.path.append('/usr/lib/trackbed'); {everything}"
     argv = [CHROOT, str(tmp_path / "root"), f"/usr/bin/{product_image.PYTHON}", "-IS", "-c", start]
     subprocess.run(argv, timeout=60, check=True, env={})

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from trackbed_lab.sandbox import find_first, run_inside, start_sandbox
+from trackbed_lab.sandbox import find_first_process, run_inside, start_sandbox
 
 from tests.lab.sandboxes import SECONDS, all_ending, descendants, in_sandbox, keeper
 from tests.namespaces import fresh_netns
 from trackbed.kernel.netlink import netns
-from trackbed.kernel.netlink.links import VethEnd, create_veth, list_links
+from trackbed.kernel.netlink.links import VethEnd, build_create_veth, list_links
 from trackbed.kernel.netlink.sockets import Socket
 
 _RTMGRP_LINK = 1  # include/uapi/linux/rtnetlink.h
@@ -119,9 +119,9 @@ def test_kill_9_leaves_no_process_no_mount_and_no_namespace(tmp_path: Path, vict
     with fresh_netns() as outside, _link_events(outside) as events:
 
         def hold() -> int:
-            netns.create(tmp_path / "pinned")
+            netns.create_netns(tmp_path / "pinned")
             with Socket(netns=tmp_path / "pinned") as sock:
-                sock.send([create_veth(VethEnd("in-the-lab"), VethEnd("canary", outside))])
+                sock.send([build_create_veth(VethEnd("in-the-lab"), VethEnd("canary", outside))])
             if os.fork() == 0:
                 os.setsid()
             else:
@@ -135,7 +135,7 @@ def test_kill_9_leaves_no_process_no_mount_and_no_namespace(tmp_path: Path, vict
             below = descendants(pid)
             assert len(below) == 2
             with all_ending([pid, *below]):
-                os.kill(pid if victim == "keeper" else find_first(pid), signal.SIGKILL)
+                os.kill(pid if victim == "keeper" else find_first_process(pid), signal.SIGKILL)
         # The other end of its cable goes when the kernel has taken a namespace apart, and only then.
         while "canary" in _names(outside):
             assert events.recv(1 << 16)

@@ -14,14 +14,17 @@ from pathlib import Path
 
 import pytest
 from trackbed_lab.vm import lab
-from trackbed_lab.vm.channel import ChannelError, execute, read_boot_id
+from trackbed_lab.vm.channel import ChannelError, execute_command, read_boot_id
 from trackbed_lab.vm.faults import FAULTS
 
 from tests.lab import servers
 from tests.lab.power import cut_power
 from tests.lab.servers import ALONE, OTHER, USUAL
 
-pytestmark = pytest.mark.may_skip("emulated servers take a quarter of an hour; TRACKBED_VM=1 asks for them")
+pytestmark = [
+    pytest.mark.may_skip("emulated servers take a quarter of an hour; TRACKBED_VM=1 asks for them"),
+    pytest.mark.timeout(7000),
+]
 
 CUTS = 20 if os.environ.get("TRACKBED_VM") == "all" else 4
 """All of them take twenty minutes by themselves."""
@@ -38,6 +41,8 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.VmLab]:
     yield from servers.small(tmp_path_factory.mktemp("vm"))
 
 
+@pytest.mark.support("NIC driver", "igb", "ran", "emulated servers with its NICs and VFs; power cuts within apply")
+@pytest.mark.support("distribution", "Debian 12", "ran", "emulated servers with the root of a machine that has it")
 @pytest.mark.slow
 def test_power_may_be_cut_at_any_moment_of_apply(here: lab.VmLab) -> None:
     """Each time the host boots again, has no half file, and the next apply finishes the job."""
@@ -73,7 +78,7 @@ def _cut(here: lab.VmLab, node: str, fabric: str, window: tuple[float, float]) -
     applying.join(60)
     lab.wait_until_up(here, {node: before}, servers.SECONDS, lambda _: None)
     paths = sorted({*servers.files(USUAL, node), *servers.files(OTHER, node)})
-    contents = json.loads(execute(channel, [sys.executable, "-c", _READ, *paths], 60).output)
+    contents = json.loads(execute_command(channel, [sys.executable, "-c", _READ, *paths], 60).output)
     whole = [servers.files(text, node) for text in (USUAL, OTHER)]
     half = [path for path, text in contents.items() if text not in {files.get(path) for files in whole}]
     servers.answer(here, node, "apply", "-f", fabric, "--yes")
@@ -103,7 +108,7 @@ def test_each_fault_is_named_first_and_a_mended_server_is_sound(here: lab.VmLab)
 
 def _tried(here: lab.VmLab, node: str, ids: list[str]) -> list[dict[str, str]]:
     argv = [sys.executable, "-m", "trackbed_lab.vm.faults.inside", f"/run/own/{node}.yaml", node, "try", *ids]
-    done = execute(here.find_server(node).channel, argv, 1500)
+    done = execute_command(here.find_server(node).channel, argv, 1500)
     return [json.loads(line) for line in done.output.decode().splitlines()]
 
 
@@ -111,6 +116,6 @@ def _tried(here: lab.VmLab, node: str, ids: list[str]) -> list[dict[str, str]]:
 def test_a_server_that_panics_is_told_with_its_last_words(here: lab.VmLab) -> None:
     channel = here.find_server("node-1").channel
     with pytest.raises(ChannelError, match="node-1 went away while sh ran"):
-        execute(channel, ["sh", "-c", "echo 1 > /proc/sys/kernel/sysrq; echo c > /proc/sysrq-trigger"], 60)
+        execute_command(channel, ["sh", "-c", "echo 1 > /proc/sys/kernel/sysrq; echo c > /proc/sysrq-trigger"], 60)
     with pytest.raises(lab.VmLabError, match=r"(?s)crashed.*Kernel panic - not syncing: sysrq triggered crash"):
         lab.wait_until_up(here, {"node-1": "no boot has this"}, 60, print)

@@ -2,7 +2,7 @@ from itertools import chain
 
 import pytest
 from trackbed_lab.topology import (
-    LINKS,
+    LINK_RANGES,
     MANAGEMENT,
     SPINE,
     CableEnd,
@@ -117,7 +117,7 @@ def test_the_addresses_between_switches_are_unique_and_none_of_the_plan(addressi
         supernet = plan.common.get_supernet(version)
         assert supernet is not None
         assert not supernet.base <= address < supernet.base + supernet.size
-        assert LINKS[version].base <= address < LINKS[version].base + LINKS[version].size
+        assert LINK_RANGES[version].base <= address < LINK_RANGES[version].base + LINK_RANGES[version].size
 
 
 @EVERY_ROUTED_SCHEME

@@ -43,7 +43,7 @@ def test_a_nic_is_joined_to_the_switch_by_a_pair_of_sockets() -> None:
     nets = values("-netdev", machine.build_arguments(SHAPE, 1, BOOT, ""))
     ends = "local.type=unix,local.path=net/1-3.vm,remote.type=unix,remote.path=net/1-3.sw"
     assert f"dgram,id=n3,{ends}" in nets
-    assert "user,id=u,hostfwd=tcp:127.0.0.1:4321-:7522" in nets
+    assert "user,id=u,restrict=on,hostfwd=tcp:127.0.0.1:4321-:7522" in nets
 
 
 def test_only_a_servers_own_folder_can_be_written_to() -> None:
@@ -103,7 +103,7 @@ def test_a_module_loses_its_signature_and_nothing_else() -> None:
 
 
 def test_the_archive_is_one_that_cpio_reads() -> None:
-    content = initramfs.pack_archive(initramfs.list_entries(b"BUSYBOX", {"9p": b"ELF"}))
+    content = initramfs.pack_archive(initramfs.build_entries(b"BUSYBOX", {"9p": b"ELF"}))
     entries = dict(unpacked(content))
     assert entries["bin/busybox"] == (stat.S_IFREG | 0o755, b"BUSYBOX")
     assert entries["bin/sh"] == (stat.S_IFLNK | 0o777, b"busybox")
@@ -227,7 +227,7 @@ def test_frames_cross_the_switch_between_sockets_and_short_ones_are_filled_up(
     ids=["reset", "off", "panic", "loop", "qemu", "first-root"],
 )
 def test_why_a_boot_ended_is_told_apart(reason: str, console: str, short: int, end: tuple[str, str] | None) -> None:
-    assert keeper.classify_end(reason, console, "no such device", short) == end
+    assert keeper.classify_exit(reason, console, "no such device", short) == end
 
 
 def test_the_mirror_is_the_one_of_this_machines_release() -> None:
@@ -351,7 +351,7 @@ def test_a_record_that_is_broken_is_told(tmp_path: Path) -> None:
 
 
 def test_impossible_servers_are_refused_before_anything_is_fetched(tmp_path: Path) -> None:
-    done = CliRunner().invoke(command, ["up", "--dir", str(tmp_path), "--rails", "20"])
+    done = CliRunner().invoke(command, ["up", "--dir", str(tmp_path), "--rail-count", "20"])
     assert done.exit_code == 2
     assert "20 rails: 1 to 8 can be had" in done.output
 

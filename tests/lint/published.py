@@ -76,6 +76,7 @@ metadata:
 spec:
   containers:
     - name: trainer
+      image: trainer
       securityContext: {capabilities: {add: [IPC_LOCK]}}
       resources: {limits: {rdma/rdma_shared_device_a: 1}}
 """
@@ -87,6 +88,7 @@ spec:
     spec:
       containers:
         - name: launcher
+          image: nccl-tests
           command: [bash, -c]
           args:
             - |
@@ -96,7 +98,7 @@ _FIRST = 61
 """Of the first line of a list of networks: the bracket and one network, without the comma."""
 _BARE = "apiVersion: v1\nkind: Pod\n"
 _MIDDLE = tuple(f'      {{"name": "sriov-rail-{rail}"}},\n' for rail in range(2, 7))
-_DAEMON_SET = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: rdma-tools}\n"
+_DAEMON_SET = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: rdma-tools}\n"
 _LOCK = "          securityContext: {capabilities: {add: [IPC_LOCK]}}\n"
 _CONTAINER = f"    spec:\n      containers:\n        - name: main\n          image: rdma-tools\n{_LOCK}"
 
@@ -165,10 +167,8 @@ MISTAKES = (
     Mistake("cidrpool", "gateway-index-differs", "gatewayIndex is 0, but entry 0"),
     Mistake("cidrpool", "one-pod-per-block", "/31"),
     Mistake("cidrpool", "route-redundant", "172.16.0.0/15"),
-    Mistake("device-plugin", "resource-name-invalid", "'rail-1'"),
-    Mistake("device-plugin", "resource-name-invalid", "'rail-8'"),
     Mistake("device-plugin", "json-trailing-comma", "sriovDevicePlugin.config"),
-    Mistake("hostdevice", "resource-name-invalid", "'rail-1'"),
+    Mistake("pytorchjob", "image-missing", "pytorch"),
     Mistake("pytorchjob", "shm-missing", "64 MiB"),
     Mistake("pytorchjob", "ipc-lock-missing", "nvidia.com/rail-1"),
     Mistake("ib-network", "network-without-resource", "ib-sriov"),
@@ -177,6 +177,7 @@ MISTAKES = (
     Mistake("job", "shm-missing", "64 MiB"),
     Mistake("job", "ipc-lock-missing", "rdma/rdma_shared_device_a"),
     Mistake("job", "traffic-class-unset", "NCCL_IB_HCA"),
+    Mistake("job", "nccl-too-old", "24.07-py3"),
     Mistake("job", "nccl-level-number", "NCCL_NET_GDR_LEVEL=5"),
     Mistake("job", "hca-takes-all", "'mlx5'"),
     Mistake("job", "socket-ifname-rail", "'net1'"),
@@ -193,6 +194,7 @@ MISTAKES = (
     Mistake("pod", "traffic-class-unset", "NCCL_IB_GID_INDEX"),
     Mistake("pod", "hca-prefix", "'mlx5_1'"),
     Mistake("pod", "gid-index-fixed", "GID index 3"),
+    Mistake("eight-shares", "image-missing", "no image"),
     Mistake("eight-shares", "ipc-lock-missing", "rdma/rdma_shared_device_a"),
     Mistake("eight-shares", "shm-missing", "64 MiB"),
     Mistake("eight-shares", "shared-resource-count", "8 shares"),

@@ -3,12 +3,12 @@
 import pytest
 
 from trackbed.lint.corpus import index_documents
-from trackbed.lint.manifests import read_manifests
+from trackbed.lint.manifests import parse_manifests
 from trackbed.lint.run import lint
 
 
 def rules(*texts: str, nodes: int | None = None) -> list[str]:
-    documents, early = read_manifests("---\n".join(texts).encode(), "m.yaml")
+    documents, early = parse_manifests("---\n".join(texts).encode(), "m.yaml")
     return [problem.rule for problem in lint(index_documents(documents, nodes), None, early)]
 
 
@@ -96,7 +96,8 @@ def test_subnets_of_spiderpool_are_equal_or_apart(first: str, second: str, expec
         ("=mlx5_1", []),
         ("^mlx5_1", ["hca-prefix"]),
         ("^=mlx5_1", []),
-        ("mlx5", ["hca-takes-all"]),
+        ("mlx5", []),
+        ("eth0", []),
         ("=mlx5_0:1:0,mlx5_1:1:1", []),
         ("", []),
     ],
@@ -104,6 +105,29 @@ def test_subnets_of_spiderpool_are_equal_or_apart(first: str, second: str, expec
 def test_names_of_devices_are_prefixes_unless_an_equals_sign_comes_first(value: str, expected: list[str]) -> None:
     env = f"{{name: NCCL_IB_HCA, value: '{value}'}}, {{name: NCCL_IB_TC, value: '96'}}"
     assert rules(pod(env)) == expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("", "", []),
+        ("capabilities: {add: [IPC_LOCK]}", "privileged: true", ["hca-takes-all"]),
+        ("nvidia.com/rail0", "rdma/all", ["hca-takes-all"]),
+        (", resources: {limits: {nvidia.com/rail0: 1}}", "", ["hca-takes-all"]),
+    ],
+    ids=["its NICs only", "privileged", "shared device plugin", "no NIC asked for"],
+)
+def test_all_devices_are_taken_only_where_a_pod_can_open_all(old: str, new: str, expected: list[str]) -> None:
+    text = pod("{name: NCCL_IB_HCA, value: mlx5}, {name: NCCL_IB_TC, value: '96'}").replace(old, new)
+    assert [rule for rule in rules(text) if rule == "hca-takes-all"] == expected
+
+
+def test_containers_that_are_merged_over_a_base_may_get_capabilities_from_it() -> None:
+    container = "{name: main, image: x, resources: {limits: {rdma/roce: 1}}, env: [{name: NCCL_IB_TC, value: '9'}]}"
+    head = "apiVersion: serving.kserve.io/v1alpha1\nkind: LLMInferenceService\nmetadata: {name: m}\n"
+    text = f"{head}spec: {{template: {{containers: [{container}]}}}}\n"
+    assert "ipc-lock-missing" not in rules(text)
+    assert "ipc-lock-missing" in rules(text.replace("LLMInferenceService", "Unknown"))
 
 
 @pytest.mark.parametrize(
@@ -135,3 +159,189 @@ def test_a_network_that_a_claim_names_needs_no_resource() -> None:
     )
     assert rules(nad) == ["network-without-resource"]
     assert rules(nad, claim) == []
+
+
+def nad(config: str, name: str = "rail0") -> str:
+    head = f"apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {{name: {name}, annotations: "
+    resource = "{k8s.v1.cni.cncf.io/resourceName: nvidia.com/rail0}}\n"
+    return f"{head}{resource}spec: {{config: '{config}'}}\n"
+
+
+def test_strings_with_blanks_inside_json_are_no_trailing_commas() -> None:
+    config = '{"cniVersion": "1.0.0", "name": "a", "type": "bridge", "x": ["192.168.0.0/32", "192.168.255.255/32"]}'
+    assert rules(nad(config)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("rail-1", []), ("rail_1", []), ("rail.1", ["resource-name-invalid"]), ("rail1", [])]
+)
+def test_a_resource_name_may_hold_a_hyphen_and_no_dot(name: str, expected: list[str]) -> None:
+    policy = "{nodeSelector: {a: b}, numVfs: 4, nicSelector: {vendor: 15b3}, resourceName: %s}"
+    text = "apiVersion: sriovnetwork.openshift.io/v1\nkind: SriovNetworkNodePolicy\nmetadata: {name: a}\nspec: "
+    assert rules(text + policy % name + "\n") == expected
+
+
+def test_a_claim_or_an_injector_gives_the_device_of_a_network() -> None:
+    network = nad('{"cniVersion": "1.0.0", "name": "rail0", "type": "sriov"}')
+    bare = pod("", limits="")
+    assert rules(network, bare) == ["network-resource-not-requested"]
+    assert rules(network, bare.replace("spec: {", "spec: {resourceClaims: [{name: nic}], ")) == []
+    operator = "apiVersion: sriovnetwork.openshift.io/v1\nkind: SriovOperatorConfig\nmetadata: {name: default}\n"
+    assert rules(network, bare, operator + "spec: {}\n") == []
+    assert rules(network, bare, operator + "spec: {enableInjector: false}\n") == ["network-resource-not-requested"]
+
+
+@pytest.mark.parametrize(("isolation", "expected"), [("", []), (', "rdmaIsolation": true', ["rdma-after-ib-sriov"])])
+def test_the_rdma_plugin_follows_ib_sriov_unless_that_isolates(isolation: str, expected: list[str]) -> None:
+    plugins = f'[{{"type": "ib-sriov"{isolation}}}, {{"type": "rdma"}}]'
+    assert rules(nad(f'{{"cniVersion": "1.0.0", "name": "a", "plugins": {plugins}}}')) == expected
+
+
+def test_one_object_in_two_files_is_a_duplicate_and_no_overlap() -> None:
+    pool = spider_pool("subnet: 10.1.0.0/24, ips: [10.1.0.1-10.1.0.9]")
+    assert rules(pool, pool) == ["duplicate-object"]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "gateway", "expected"), [(31, "10.0.0.0", ["gateway-index-differs"]), (24, "10.0.0.10", [])]
+)
+def test_a_gateway_of_its_own_matters_in_a_small_block(prefix: int, gateway: str, expected: list[str]) -> None:
+    static = f"staticAllocations: [{{nodeName: a, prefix: 10.0.0.0/{prefix}, gateway: {gateway}}}]"
+    names = rules(cidr_pool(f"cidr: 10.0.0.0/16, perNodeNetworkPrefix: {prefix}, gatewayIndex: 1, {static}"))
+    assert [rule for rule in names if rule != "one-pod-per-block"] == expected
+
+
+@pytest.mark.parametrize(
+    ("resource", "expected"),
+    [
+        ("nvidia.com/gpumem", []),
+        ("nvidia.com/gpucores", []),
+        ("intel.com/netdevice", []),
+        ("intel.com/sgx", []),
+        ("rdma/ib", ["ipc-lock-missing"]),
+        ("nvidia.com/rail0", ["ipc-lock-missing"]),
+        ("nvidia.com/roce_vf", ["ipc-lock-missing"]),
+    ],
+)
+def test_only_rdma_devices_need_to_pin_memory(resource: str, expected: list[str]) -> None:
+    text = pod("", limits=f"{resource}: 1", annotations="").replace("add: [IPC_LOCK]", "add: []")
+    assert rules(text) == expected
+
+
+@pytest.mark.parametrize(("count", "expected"), [(1, ["rails-not-gpus"]), (2, []), (4, []), (5, []), (16, [])])
+def test_several_nics_for_each_gpu_are_no_mistake(count: int, expected: list[str]) -> None:
+    networks = ",".join(f"n{number}" for number in range(count))
+    shm = "volumes: [{name: shm, emptyDir: {medium: Memory}}], "
+    text = pod("", "nvidia.com/gpu: 4", f"k8s.v1.cni.cncf.io/networks: '{networks}'").replace(
+        "spec: {", "spec: {" + shm
+    )
+    assert [rule for rule in rules(text) if rule != "network-order"] == expected
+
+
+def test_a_null_annotation_or_variable_is_empty_text() -> None:
+    assert rules(pod("{name: A, value: ~}", annotations="a: ~")) == []
+    assert rules(pod("{name: A, value: 1}")) == ["text-expected"]
+
+
+def test_the_gateway_of_a_whereabouts_range_matters_where_routes_use_it() -> None:
+    ipam = '{"type": "whereabouts", "range": "10.1.0.0/24", "gateway": "10.1.0.1"%s}'
+    config = '{"cniVersion": "1.0.0", "name": "a", "type": "macvlan", "master": "ens1", "ipam": %s}'
+    assert rules(nad(config % (ipam % ""))) == []
+    assert rules(nad(config % (ipam % ', "routes": [{"dst": "10.0.0.0/8"}]'))) == ["whereabouts-gateway"]
+
+
+def lint_files(files: dict[str, str]) -> list[str]:
+    parsed = [parse_manifests(text.encode(), file) for file, text in files.items()]
+    return [problem.rule for problem in lint(index_documents([doc for docs, _ in parsed for doc in docs]))]
+
+
+def test_folders_that_share_nothing_are_unrelated_examples() -> None:
+    network = nad('{"cniVersion": "1.0.0", "name": "rail0", "type": "bridge"}')
+    pool = spider_pool("subnet: 10.1.0.0/24")
+    first, second = pod(""), pod("", annotations="k8s.v1.cni.cncf.io/networks: other")
+    assert lint_files({"a/network.yaml": network, "a/pool.yaml": pool, "a/pod.yaml": first}) == []
+    assert lint_files({"a/network.yaml": network, "b/pod.yaml": second}) == []
+    assert lint_files({"a/network.yaml": network, "a/pod.yaml": second}) == ["network-not-found"]
+    used = lint_files(
+        {"a/network.yaml": network, "b/first.yaml": first, "b/second.yaml": second.replace("name: p", "name: q")}
+    )
+    assert used == ["network-not-found"]
+    assert lint_files({"a/pool.yaml": pool, "b/pool.yaml": pool}) == []
+    assert lint_files({"a/pool.yaml": pool, "a/copy.yaml": pool}) == ["duplicate-object"]
+    larger = spider_pool("subnet: 10.1.0.0/16", "rail1")
+    assert lint_files({"a/pool.yaml": pool, "b/pool.yaml": larger}) == []
+    assert lint_files({"a/pool.yaml": pool, "a/other.yaml": larger}) == ["pools-overlap"]
+
+
+@pytest.mark.parametrize(
+    ("configuration", "expected"),
+    [
+        pytest.param("{}", ["quota-not-covered"], id="none"),
+        pytest.param("{transformations: [{input: nvidia.com/rail0, strategy: Replace}]}", [], id="replaced"),
+        pytest.param("{excludeResourcePrefixes: [nvidia.com/rail]}", [], id="left-out"),
+    ],
+)
+def test_a_quota_is_not_needed_for_what_kueue_transforms(configuration: str, expected: list[str]) -> None:
+    queue = (
+        "apiVersion: kueue.x-k8s.io/v1beta1\nkind: ClusterQueue\nmetadata: {name: gpu}\n"
+        "spec: {resourceGroups: [{coveredResources: [nvidia.com/gpu]}]}\n"
+    )
+    kueue = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kueue}\ndata:\n  controller_manager_config.yaml: |\n"
+        f"    apiVersion: config.kueue.x-k8s.io/v1beta1\n    kind: Configuration\n    resources: {configuration}\n"
+    )
+    job = pod("").replace("name: p,", "name: p, labels: {kueue.x-k8s.io/queue-name: gpu},")
+    assert rules(queue, kueue, job) == expected
+
+
+_POLICY = "apiVersion: mellanox.com/v1alpha1\nkind: NicClusterPolicy\nmetadata: {name: a}\nspec: {%s}\n"
+_NV_IPAM_CRD = (
+    "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n"
+    "metadata: {name: ippools.nv-ipam.nvidia.com}\nspec: {group: nv-ipam.nvidia.com}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("texts", "is_reported"),
+    [
+        pytest.param((_POLICY % "nvIpam: {version: v1}", _NV_IPAM_CRD), True, id="both"),
+        pytest.param((_POLICY % "nvIpam: ~", _NV_IPAM_CRD), False, id="without-nv-ipam"),
+        pytest.param((_NV_IPAM_CRD,), False, id="no-policy"),
+        pytest.param((_POLICY % "nvIpam: {version: v1}", _NV_IPAM_CRD.replace("nv-ipam", "ipam")), False, id="other"),
+    ],
+)
+def test_crds_of_nv_ipam_that_the_network_operator_deletes_later_are_noted(
+    texts: tuple[str, ...], is_reported: bool
+) -> None:
+    assert ("nv-ipam-crd-taken-over" in rules(*texts)) == is_reported
+
+
+def test_crds_in_another_folder_are_of_another_cluster() -> None:
+    files = {"a/policy.yaml": _POLICY % "nvIpam: {version: v1}", "b/crd.yaml": _NV_IPAM_CRD}
+    documents = [doc for name, text in files.items() for doc in parse_manifests(text.encode(), name)[0]]
+    assert "nv-ipam-crd-taken-over" not in [problem.rule for problem in lint(index_documents(documents))]
+
+
+_CLAIM = (
+    "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: rails}\n"
+    "spec: {spec: {devices: {requests: [{name: nic, exactly: {deviceClassName: %s}}]}}}\n"
+)
+_CLASS = (
+    "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: nics}\n"
+    "spec: {selectors: [{cel: {expression: 'device.driver == \"dra.net\"'}}]}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("class_name", "claim", "expected"),
+    [
+        pytest.param("nics", "resourceClaimTemplateName: rails", True, id="by-its-class"),
+        pytest.param("gpus", "resourceClaimTemplateName: rails", False, id="another-class"),
+        pytest.param("{a: [nics]}", "resourceClaimTemplateName: rails", False, id="class-is-a-mapping"),
+        pytest.param("nics", "resourceClaimTemplateName: [rails]", False, id="name-is-a-list"),
+        pytest.param("nics", "resourceClaimName: rails", False, id="a-claim-of-that-name"),
+    ],
+)
+def test_a_claim_is_for_a_network_by_its_driver(class_name: str, claim: str, *, expected: bool) -> None:
+    bare = pod("", limits="").replace("spec: {", f"spec: {{hostNetwork: true, resourceClaims: [{{name: c, {claim}}}], ")
+    assert ("network-claim-with-host-network" in rules(_CLASS, _CLAIM % class_name, bare)) == expected

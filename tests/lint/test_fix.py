@@ -5,7 +5,7 @@ import pytest
 from trackbed.lint.corpus import index_documents
 from trackbed.lint.finding import LintProblem
 from trackbed.lint.fix import apply_fixes, render_diff
-from trackbed.lint.manifests import read_manifests
+from trackbed.lint.manifests import parse_manifests
 from trackbed.lint.run import lint
 
 _BEFORE = """# the rails
@@ -72,7 +72,7 @@ spec:
 
 
 def _lint(text: str) -> tuple[LintProblem, ...]:
-    documents, early = read_manifests(text.encode(), "m.yaml")
+    documents, early = parse_manifests(text.encode(), "m.yaml")
     return lint(index_documents(documents), None, early)
 
 
@@ -98,8 +98,8 @@ def test_the_diff_shows_both_lines() -> None:
 
 
 def test_a_fixed_gid_index_is_left_to_a_person() -> None:
-    env = '{name: NCCL_IB_GID_INDEX, value: "3"}'
-    pod = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec: {{containers: [{{name: m, env: [{env}]}}]}}\n"
+    container = '{name: m, image: x, env: [{name: NCCL_IB_GID_INDEX, value: "3"}]}'
+    pod = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec: {{containers: [{container}]}}\n"
     problems = _lint(pod)
     assert [problem.rule for problem in problems] == ["gid-index-fixed"]
     assert apply_fixes(pod, problems) == pod

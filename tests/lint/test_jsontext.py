@@ -3,7 +3,7 @@
 import pytest
 
 from trackbed.lint.corpus import index_documents
-from trackbed.lint.manifests import read_manifests
+from trackbed.lint.manifests import parse_manifests
 from trackbed.lint.run import lint
 
 _HEAD = "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: rail0}\nspec:\n"
@@ -11,7 +11,7 @@ _GOOD = '"cniVersion": "0.3.1", "name": "rail0", "type": "macvlan"'
 
 
 def _locate_problems(config: str) -> list[tuple[str, int, int]]:
-    documents, early = read_manifests((_HEAD + config).encode(), "nad.yaml")
+    documents, early = parse_manifests((_HEAD + config).encode(), "nad.yaml")
     return [(problem.rule, problem.line, problem.column) for problem in lint(index_documents(documents), None, early)]
 
 

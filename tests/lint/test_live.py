@@ -1,11 +1,12 @@
 """Objects of an API server."""
 
+import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from click.testing import CliRunner
@@ -86,3 +87,41 @@ def test_a_cluster_that_cannot_be_reached_is_said_so(tmp_path: Path) -> None:
     result = CliRunner().invoke(command, ["--cluster", "--kubeconfig", str(tmp_path / "none")])
     assert result.exit_code == 2
     assert "no usable kubeconfig" in result.stderr
+
+
+class _Client:
+    async def iter_objects(self, api_version: str, kind: str) -> AsyncIterator[dict[str, Any]]:
+        assert (api_version, kind) == ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+        version = {"name": "v1", "served": True, "schema": {"openAPIV3Schema": {"type": "object", "properties": {}}}}
+        names = {"kind": "Track", "plural": "tracks"}
+        spec = {"group": "example.org", "names": names, "scope": "Cluster", "versions": [version]}
+        yield {"metadata": {"name": "tracks.example.org"}, "spec": spec}
+
+
+class _Session:
+    client = _Client()
+
+    def __init__(self, kubeconfig: str | None) -> None:
+        del kubeconfig
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def collect(self, items: AsyncIterator[dict[str, Any]]) -> list[dict[str, Any]]:
+        async def gather() -> list[dict[str, Any]]:
+            return [item async for item in items]
+
+        return asyncio.run(gather())
+
+
+def test_files_are_checked_against_the_crds_that_a_cluster_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "track.yaml"
+    file.write_text("apiVersion: example.org/v1\nkind: Track\nmetadata: {name: a}\nspec: {}\n")
+    assert "no-schema" in CliRunner().invoke(command, [str(file)]).stdout
+    monkeypatch.setattr("trackbed.cli.cluster_session.ClusterSession", _Session)
+    assert "unknown field spec" in CliRunner().invoke(command, [str(file), "--cluster"]).stdout

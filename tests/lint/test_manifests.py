@@ -6,7 +6,7 @@ import pytest
 
 from trackbed.fabric.model.problems import SpecError
 from trackbed.lint.corpus import index_documents
-from trackbed.lint.manifests import read_manifests
+from trackbed.lint.manifests import parse_manifests
 from trackbed.lint.run import lint
 
 _POOL = """apiVersion: nv-ipam.nvidia.com/v1alpha1
@@ -17,14 +17,14 @@ spec: {subnet: 10.1.7.0/16, perNodeBlockSize: 8}
 
 
 def test_a_file_may_hold_many_documents_and_empty_ones() -> None:
-    documents, hits = read_manifests(f"---\n{_POOL}---\n---\n# nothing\n---\n{_POOL}".encode(), "pools.yaml")
+    documents, hits = parse_manifests(f"---\n{_POOL}---\n---\n# nothing\n---\n{_POOL}".encode(), "pools.yaml")
     assert [doc.title for doc in documents] == ["IPPool rail0", "IPPool rail0"]
     assert hits == []
 
 
 def test_the_items_of_a_list_are_objects_with_lines_of_their_own() -> None:
     items = "".join(f"  {'- ' if n == 0 else '  '}{line}\n" for n, line in enumerate(_POOL.splitlines()))
-    documents, early = read_manifests(f"apiVersion: v1\nkind: List\nitems:\n{items}".encode(), "list.yaml")
+    documents, early = parse_manifests(f"apiVersion: v1\nkind: List\nitems:\n{items}".encode(), "list.yaml")
     (problem,) = lint(index_documents(documents), None, early)
     assert (problem.rule, problem.line, problem.column, problem.object) == ("host-bits", 7, 20, "IPPool rail0")
 
@@ -36,7 +36,7 @@ def test_json_is_read_as_well() -> None:
         "metadata": {"name": "rail0"},
         "spec": {"subnet": "10.1.7.0/16"},
     }
-    documents, early = read_manifests(json.dumps(pool, indent=2).encode(), "pool.json")
+    documents, early = parse_manifests(json.dumps(pool, indent=2).encode(), "pool.json")
     assert [(problem.rule, problem.line) for problem in lint(index_documents(documents), None, early)] == [
         ("host-bits", 8)
     ]
@@ -46,7 +46,7 @@ def test_the_order_of_files_changes_nothing() -> None:
     metadata = "{name: a, annotations: {k8s.v1.cni.cncf.io/networks: rail9}}"
     pod = f"apiVersion: v1\nkind: Pod\nmetadata: {metadata}\nspec: {{containers: []}}\n"
     nad = "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: rail0}\n"
-    read = [read_manifests(text.encode(), file)[0] for text, file in ((pod, "pod.yaml"), (nad, "nad.yaml"))]
+    read = [parse_manifests(text.encode(), file)[0] for text, file in ((pod, "pod.yaml"), (nad, "nad.yaml"))]
     first, second = lint(index_documents(read[0] + read[1])), lint(index_documents(read[1] + read[0]))
     assert first == second
     assert [problem.rule for problem in first] == ["network-not-found"]
@@ -67,7 +67,7 @@ def test_the_order_of_files_changes_nothing() -> None:
 )
 def test_hostile_yaml_is_refused_with_a_place(text: str, code: str) -> None:
     with pytest.raises(SpecError) as refused:
-        read_manifests(text.encode(), "bad.yaml")
+        parse_manifests(text.encode(), "bad.yaml")
     assert refused.value.problems[0].code == code
     assert refused.value.problems[0].place is not None
 
@@ -75,7 +75,7 @@ def test_hostile_yaml_is_refused_with_a_place(text: str, code: str) -> None:
 def test_deep_json_in_a_string_is_a_finding() -> None:
     deep = "[" * 3000 + "]" * 3000
     head = "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: a}\n"
-    documents, _ = read_manifests(f"{head}spec: {{config: '{deep}'}}\n".encode(), "nad.yaml")
+    documents, _ = parse_manifests(f"{head}spec: {{config: '{deep}'}}\n".encode(), "nad.yaml")
     (problem,) = lint(index_documents(documents))
     assert problem.rule == "invalid-json"
     assert "levels deep" in problem.message
@@ -94,6 +94,6 @@ items:
     metadata: {name: b}
     spec: {<<: *spec, subnet: 10.2.0.0/16}
 """
-    documents, hits = read_manifests(text.encode(), "pools.yaml")
+    documents, hits = parse_manifests(text.encode(), "pools.yaml")
     assert documents[1].get_mapping("spec") == {"subnet": "10.2.0.0/16", "perNodeBlockSize": 8}
     assert hits == []

@@ -8,7 +8,7 @@ import jsonschema_rs
 from trackbed.lint.finding import LintProblem
 from trackbed.lint.output.junit import render_junit
 from trackbed.lint.output.sarif import build_sarif
-from trackbed.lint.output.text import render_lines
+from trackbed.lint.output.text import iter_report_lines
 
 _PROBLEMS = (
     LintProblem("host-bits", "error", "a b.yaml", 7, 3, "10.1.7.0/16 <&> \x01", "Write it.", "IPPool rail0"),
@@ -111,7 +111,7 @@ def test_junit_counts_errors_and_keeps_notes_as_output() -> None:
 
 
 def test_text_is_grouped_by_file_and_says_each_fix_once() -> None:
-    assert list(render_lines(_PROBLEMS[1:])) == [
+    assert list(iter_report_lines(_PROBLEMS[1:])) == [
         "a b.yaml",
         "  9:3  error    10.2.7.0/16  [host-bits]",
         "      fix: Write it.",

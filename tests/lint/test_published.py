@@ -7,7 +7,7 @@ import pytest
 
 from tests.lint.published import GROUPS, MISTAKES, Mistake, text
 from trackbed.lint.corpus import index_documents
-from trackbed.lint.manifests import read_manifests
+from trackbed.lint.manifests import parse_manifests
 from trackbed.lint.run import lint
 from trackbed.lint.schemas.crds import Schemas, index_crds
 
@@ -34,7 +34,7 @@ def test_every_published_mistake_is_found_and_nothing_else(group: str, crds: Sch
     for sample in GROUPS[group]:
         file = tmp_path / f"{sample.id}.yaml"
         file.write_text(text(sample, _SHARED / "background"), encoding="utf-8")
-        read, early = read_manifests(file.read_bytes(), str(file))
+        read, early = parse_manifests(file.read_bytes(), str(file))
         documents += read
         breaches += early
     problems = [
@@ -52,7 +52,7 @@ def test_every_published_mistake_is_found_and_nothing_else(group: str, crds: Sch
 def test_sixteen_published_objects_are_refused_by_their_schemas(crds: Schemas) -> None:
     refused = set()
     for sample in (sample for samples in GROUPS.values() for sample in samples):
-        documents, _ = read_manifests(text(sample, _SHARED / "background").encode(), sample.id)
+        documents, _ = parse_manifests(text(sample, _SHARED / "background").encode(), sample.id)
         for problem in lint(index_documents(documents), crds):
             if problem.rule in {"unknown-field", "missing-field", "wrong-type", "bad-choice", "whereabouts-removed"}:
                 refused.add((sample.id, problem.object))

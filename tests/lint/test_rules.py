@@ -11,7 +11,7 @@ import yaml
 from trackbed.lint.catalogue import Rule, load_rules
 from trackbed.lint.corpus import index_documents
 from trackbed.lint.finding import LintProblem
-from trackbed.lint.manifests import read_manifests
+from trackbed.lint.manifests import parse_manifests
 from trackbed.lint.run import lint
 from trackbed.lint.schemas.crds import index_crds
 
@@ -21,7 +21,7 @@ _RULES = tuple(load_rules().values())
 
 
 def _lint(text: str, rule: Rule) -> tuple[LintProblem, ...]:
-    documents, early = read_manifests(text.encode(), "manifest.yaml")
+    documents, early = parse_manifests(text.encode(), "manifest.yaml")
     return lint(index_documents(documents, rule.nodes), _CRDS, early)
 
 

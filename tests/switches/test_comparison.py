@@ -14,21 +14,21 @@ from tests.switches.leaves import ADDRESSING, build_wiring, derive_sound_leaves,
 from trackbed.fabric.model.ranges import parse_range
 from trackbed.fabric.plan.plan import Plan
 from trackbed.switches.dialect import find_mismatches
-from trackbed.switches.dialects import DIALECTS, detect_dialect, load_dialect
+from trackbed.switches.dialects import MODULES, detect_dialect, load_dialect
 from trackbed.switches.leaf import check_leaves, derive_leaves
 from trackbed.switches.sonic.read import parse
 
 Change = Callable[[dict[str, Any]], object]
 
 
-def differences(name: str, plan: Plan, text: str, **fields: Any) -> list[str]:
-    """Codes of what differs between the first leaf of a plan and a configuration."""
+def list_differences(name: str, plan: Plan, text: str, **fields: Any) -> list[str]:
+    """Return the codes of the mismatches between the first leaf of a plan and a configuration."""
     dialect = load_dialect(name)
     mismatches = find_mismatches(derive_sound_leaves(name, plan, **fields)[0], dialect, dialect.parse(text.encode()))
     return [mismatch.code for mismatch in mismatches]
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", MODULES)
 @pytest.mark.parametrize("case", ADDRESSING)
 def test_what_is_rendered_agrees_with_the_hosts(case: str, name: str) -> None:
     plan = plan_case(case, nodes=[{"hosts": "gpu-[0-4]"}], nodesPerUnit=2)
@@ -41,28 +41,28 @@ def test_what_is_rendered_agrees_with_the_hosts(case: str, name: str) -> None:
 
 @st.composite
 def qos(draw: st.DrawFn) -> dict[str, object]:
-    """Any traffic classes that a Fabric may ask for."""
+    """Draw any QoS settings that a Fabric may have."""
     dscp, cnp = draw(st.lists(st.integers(0, 63), min_size=2, max_size=2, unique=True))
     pfc, ecn = draw(st.booleans()), draw(st.booleans())
     return {"dscp": dscp, "cnpDscp": cnp, "priority": draw(st.integers(0, 7)), "pfc": pfc, "ecn": ecn}
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", MODULES)
 @settings(max_examples=150, deadline=None)
 @given(classes=qos())
 def test_any_traffic_classes_agree(name: str, classes: dict[str, object]) -> None:
     plan = plan_case(qos=classes)
-    assert differences(name, plan, load_dialect(name).render(derive_sound_leaves(name, plan)[0])) == []
+    assert list_differences(name, plan, load_dialect(name).render(derive_sound_leaves(name, plan)[0])) == []
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", MODULES)
 def test_numbered_uplinks_agree(name: str) -> None:
     given_range = parse_range("10.254.0.0/24")
     text = load_dialect(name).render(derive_sound_leaves(name, plan_case(), uplinks4=given_range)[0])
-    assert differences(name, plan_case(), text, uplinks4=given_range) == []
-    assert differences(name, plan_case(), text.replace("10.254.0.0/31", "10.254.0.8/31"), uplinks4=given_range) == [
-        "address"
-    ]
+    assert list_differences(name, plan_case(), text, uplinks4=given_range) == []
+    assert list_differences(
+        name, plan_case(), text.replace("10.254.0.0/31", "10.254.0.8/31"), uplinks4=given_range
+    ) == ["address"]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_numbered_uplinks_agree(name: str) -> None:
 def test_one_command_that_differs_is_found(case: str, old: str, new: str, codes: list[str]) -> None:
     text = load_dialect("nvue").render(derive_sound_leaves("nvue", plan_case(case))[0])
     assert text.count(old) == 1
-    assert differences("nvue", plan_case(case), text.replace(old, new)) == codes
+    assert list_differences("nvue", plan_case(case), text.replace(old, new)) == codes
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_one_command_that_differs_is_found(case: str, old: str, new: str, codes:
 )
 def test_one_command_more_is_found(added: str, codes: list[str]) -> None:
     text = load_dialect("nvue").render(derive_sound_leaves("nvue", plan_case())[0])
-    assert differences("nvue", plan_case(), f"{text}nv set {added}\n") == codes
+    assert list_differences("nvue", plan_case(), f"{text}nv set {added}\n") == codes
 
 
 NVUE_YAML = """\
@@ -131,13 +131,13 @@ NVUE_YAML = """\
 
 
 def test_the_yaml_that_nvue_shows_is_read() -> None:
-    assert differences("nvue", plan_case(), NVUE_YAML) == []
-    assert differences("nvue", plan_case(), NVUE_YAML.replace("mtu: 9216", "mtu: 1500")) == ["mtu"]
-    assert differences("nvue", plan_case(), NVUE_YAML.replace("state: enabled", "enable: off")) == ["class", "cnp"]
+    assert list_differences("nvue", plan_case(), NVUE_YAML) == []
+    assert list_differences("nvue", plan_case(), NVUE_YAML.replace("mtu: 9216", "mtu: 1500")) == ["mtu"]
+    assert list_differences("nvue", plan_case(), NVUE_YAML.replace("state: enabled", "enable: off")) == ["class", "cnp"]
 
 
-def stock(ports: list[str]) -> dict[str, Any]:
-    """What a stock image generates: every map is AZURE, priorities 3 and 4 lossless."""
+def build_stock_tables(ports: list[str]) -> dict[str, Any]:
+    """Return the tables of a stock image: every map is AZURE, priorities 3 and 4 are lossless."""
     maps = dict.fromkeys(("dscp_to_tc_map", "tc_to_queue_map", "tc_to_pg_map", "pfc_to_queue_map"), "AZURE")
     marked = {"scheduler": "scheduler.1", "wred_profile": "AZURE_LOSSLESS"}
     return {
@@ -155,7 +155,9 @@ PORTS = ["Ethernet0", "Ethernet4", "Ethernet248", "Ethernet252"]
 
 def test_the_usual_dscp_falls_into_a_lossy_class_of_stock_sonic() -> None:
     mismatches = find_mismatches(
-        derive_sound_leaves("sonic", plan_case())[0], load_dialect("sonic"), parse(json.dumps(stock(PORTS)).encode())
+        derive_sound_leaves("sonic", plan_case())[0],
+        load_dialect("sonic"),
+        parse(json.dumps(build_stock_tables(PORTS)).encode()),
     )
     ports = "leaf-u0-r0 Ethernet0, Ethernet4, Ethernet248 and 1 more"
     assert [str(mismatch) for mismatch in mismatches] == [
@@ -179,18 +181,18 @@ def test_the_usual_dscp_falls_into_a_lossy_class_of_stock_sonic() -> None:
     ],
 )
 def test_stock_sonic_by_dscp(dscp: int, codes: list[str]) -> None:
-    assert differences("sonic", plan_case(qos={"dscp": dscp}), json.dumps(stock(PORTS))) == codes
+    assert list_differences("sonic", plan_case(qos={"dscp": dscp}), json.dumps(build_stock_tables(PORTS))) == codes
 
 
 def test_references_of_older_releases_are_read() -> None:
-    written = json.dumps(stock(PORTS)).replace(
+    written = json.dumps(build_stock_tables(PORTS)).replace(
         '"dscp_to_tc_map": "AZURE"', '"dscp_to_tc_map": "[DSCP_TO_TC_MAP|AZURE]"'
     )
-    assert differences("sonic", plan_case(qos={"dscp": 3}), written) == ["cnp"]
+    assert list_differences("sonic", plan_case(qos={"dscp": 3}), written) == ["cnp"]
 
 
-def put(value: object, *keys: str) -> Change:
-    """A change that puts a value at a place."""
+def set_value(value: object, *keys: str) -> Change:
+    """Return a change that sets the value below these keys."""
 
     def change(tables: dict[str, Any]) -> None:
         for key in keys[:-1]:
@@ -203,27 +205,38 @@ def put(value: object, *keys: str) -> Change:
 @pytest.mark.parametrize(
     ("case", "change", "codes"),
     [
-        pytest.param("point-to-point", put("9000", "PORT", "Ethernet0", "mtu"), [], id="as large as the hosts'"),
-        pytest.param("point-to-point", put("8999", "PORT", "Ethernet0", "mtu"), ["mtu"], id="mtu"),
+        pytest.param("point-to-point", set_value("9000", "PORT", "Ethernet0", "mtu"), [], id="as large as the hosts'"),
+        pytest.param("point-to-point", set_value("8999", "PORT", "Ethernet0", "mtu"), ["mtu"], id="mtu"),
         pytest.param("point-to-point", lambda t: t["PORT"].pop("Ethernet0"), ["no-port"], id="port"),
         pytest.param("point-to-point", lambda t: t["PORT"].pop("Ethernet248"), ["no-port"], id="uplink"),
         pytest.param(
             "point-to-point", lambda t: t["INTERFACE"].pop("Ethernet0|172.16.0.1/31"), ["address"], id="address"
         ),
-        pytest.param("point-to-point", put("4", "PORT_QOS_MAP", "Ethernet0", "pfc_enable"), ["pfc"], id="pfc"),
-        pytest.param("point-to-point", put("1", "DSCP_TO_TC_MAP", "TRACKBED", "26"), ["class"], id="dscp"),
-        pytest.param("point-to-point", put("3", "DSCP_TO_TC_MAP", "TRACKBED", "48"), ["cnp"], id="cnp in RDMA's class"),
-        pytest.param("point-to-point", put("DWRR", "SCHEDULER", "TRACKBED_CNP", "type"), ["cnp"], id="cnp in turn"),
-        pytest.param("point-to-point", put("0", "TC_TO_PRIORITY_GROUP_MAP", "TRACKBED", "3"), ["class"], id="group"),
+        pytest.param("point-to-point", set_value("4", "PORT_QOS_MAP", "Ethernet0", "pfc_enable"), ["pfc"], id="pfc"),
+        pytest.param("point-to-point", set_value("1", "DSCP_TO_TC_MAP", "TRACKBED", "26"), ["class"], id="dscp"),
         pytest.param(
-            "point-to-point", put("2", "MAP_PFC_PRIORITY_TO_QUEUE", "TRACKBED", "3"), ["pfc"], id="other queue"
+            "point-to-point", set_value("3", "DSCP_TO_TC_MAP", "TRACKBED", "48"), ["cnp"], id="cnp in RDMA's class"
         ),
-        pytest.param("point-to-point", put("ecn_none", "WRED_PROFILE", "TRACKBED_RDMA", "ecn"), ["ecn"], id="ecn"),
+        pytest.param(
+            "point-to-point", set_value("DWRR", "SCHEDULER", "TRACKBED_CNP", "type"), ["cnp"], id="cnp in turn"
+        ),
+        pytest.param(
+            "point-to-point", set_value("0", "TC_TO_PRIORITY_GROUP_MAP", "TRACKBED", "3"), ["class"], id="group"
+        ),
+        pytest.param(
+            "point-to-point", set_value("2", "MAP_PFC_PRIORITY_TO_QUEUE", "TRACKBED", "3"), ["pfc"], id="other queue"
+        ),
+        pytest.param(
+            "point-to-point", set_value("ecn_none", "WRED_PROFILE", "TRACKBED_RDMA", "ecn"), ["ecn"], id="ecn"
+        ),
         pytest.param("point-to-point", lambda t: t["QUEUE"].pop("Ethernet4|3"), ["ecn"], id="no profile"),
         pytest.param("point-to-point", lambda t: t.pop("PORT_QOS_MAP"), ["class", "cnp"], id="no maps"),
         pytest.param("shared-subnet", lambda t: t["VLAN_MEMBER"].pop("Vlan100|Ethernet4"), ["vlan"], id="no member"),
         pytest.param(
-            "shared-subnet", put("tagged", "VLAN_MEMBER", "Vlan100|Ethernet0", "tagging_mode"), ["vlan"], id="tagged"
+            "shared-subnet",
+            set_value("tagged", "VLAN_MEMBER", "Vlan100|Ethernet0", "tagging_mode"),
+            ["vlan"],
+            id="tagged",
         ),
         pytest.param("shared-subnet", lambda t: t.pop("VLAN_INTERFACE"), ["gateway"], id="gateway"),
     ],
@@ -231,18 +244,18 @@ def put(value: object, *keys: str) -> Change:
 def test_one_value_that_differs_is_found(case: str, change: Change, codes: list[str]) -> None:
     tables = json.loads(load_dialect("sonic").render(derive_sound_leaves("sonic", plan_case(case))[0]))
     change(tables)
-    assert differences("sonic", plan_case(case), json.dumps(tables)) == codes
+    assert list_differences("sonic", plan_case(case), json.dumps(tables)) == codes
 
 
 def test_a_rail_may_have_another_vlan_than_ours() -> None:
     text = load_dialect("sonic").render(derive_sound_leaves("sonic", plan_case("shared-subnet"))[0])
-    assert differences("sonic", plan_case("shared-subnet"), text.replace("Vlan100", "Vlan77")) == []
+    assert list_differences("sonic", plan_case("shared-subnet"), text.replace("Vlan100", "Vlan77")) == []
 
 
 def test_an_address_may_be_spelt_otherwise() -> None:
     text = load_dialect("nvue").render(derive_sound_leaves("nvue", plan_case("dual-stack"))[0])
     assert "fd00:10::1/64" in text
-    assert differences("nvue", plan_case("dual-stack"), text.replace("fd00:10::1/64", "FD00:0010:0::1/64")) == []
+    assert list_differences("nvue", plan_case("dual-stack"), text.replace("fd00:10::1/64", "FD00:0010:0::1/64")) == []
 
 
 def test_a_whole_fabric_agrees_with_itself() -> None:

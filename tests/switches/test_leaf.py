@@ -1,4 +1,4 @@
-"""Which leaves there are, which port a host is on, and what the leaf's side of each port is."""
+"""Leaves of a plan, the port of each host, and the settings of the leaf's ports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.model.ranges import format_address, parse_range
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.switches.dialects import load_dialect
-from trackbed.switches.leaf import MTU_BYTES, ROUTED, Leaf, check_leaves, derive_leaves, iter_warnings
+from trackbed.switches.leaf import MTU_BYTES, Leaf, check_leaves, derive_leaves, iter_warnings
 from trackbed.switches.wiring import Wiring
 
 NVUE = load_dialect("nvue")
@@ -36,6 +36,12 @@ def test_the_side_of_the_leaf_follows_from_the_scheme(case: str, addresses: tupl
     assert (port.addresses, port.vlan) == (addresses, vlan)
 
 
+def test_the_leaf_has_the_second_address_of_an_ipv6_subnet_that_is_wider() -> None:
+    addressing = ADDRESSING["point-to-point"] | {"ipv6": "fd02::/32", "ipv6NodePrefix": 64}
+    port = derive_sound_leaves("nvue", plan_case(addressing=addressing))[0].ports[0]
+    assert port.addresses == ("172.16.0.1/31", "fd02::2/64")
+
+
 def test_leaves_come_in_order_of_unit_and_rail() -> None:
     leaves = derive_sound_leaves("nvue", plan_case(**UNITS))
     names = ["leaf-u0-r0", "leaf-u0-r1", "leaf-u1-r0", "leaf-u1-r1", "leaf-u2-r0", "leaf-u2-r1"]
@@ -44,18 +50,18 @@ def test_leaves_come_in_order_of_unit_and_rail() -> None:
 
 
 def test_a_host_that_leaves_moves_nobody() -> None:
-    before = plan_of_hosts("gpu-[0-3]", {})
-    after = plan_of_hosts("gpu-[0,2-3]", {"gpu-0": 0, "gpu-1": 1, "gpu-2": 2, "gpu-3": 3})
-    assert ports_of(before) - ports_of(after) == {("gpu-1", 0, "swp2"), ("gpu-1", 1, "swp2")}
-    assert ports_of(after) <= ports_of(before)
+    before = plan_hosts("gpu-[0-3]", {})
+    after = plan_hosts("gpu-[0,2-3]", {"gpu-0": 0, "gpu-1": 1, "gpu-2": 2, "gpu-3": 3})
+    assert map_ports(before) - map_ports(after) == {("gpu-1", 0, "swp2"), ("gpu-1", 1, "swp2")}
+    assert map_ports(after) <= map_ports(before)
 
 
-def plan_of_hosts(hosts: str, lock: dict[str, int]) -> list[Leaf]:
+def plan_hosts(hosts: str, lock: dict[str, int]) -> list[Leaf]:
     spec = {"nodes": [{"hosts": hosts}], "rails": 2, "addressing": ADDRESSING["point-to-point"]}
     return list(derive_leaves(compute_plan(fabric(**spec), lock), build_wiring(NVUE)))
 
 
-def ports_of(leaves: list[Leaf]) -> set[tuple[str, int, str]]:
+def map_ports(leaves: list[Leaf]) -> set[tuple[str, int, str]]:
     return {(port.node, port.rail, port.name) for leaf in leaves for port in leaf.ports}
 
 
@@ -103,7 +109,7 @@ def test_every_gateway_of_the_plan_is_on_one_leaf_and_the_right_one(any_fabric: 
     assert max(has.values(), default=0) <= 1
     assert len(set(addresses)) == len(addresses) == len({address for _, address in wanted})
     assert set(has) <= wanted
-    assert plan.common.scheme not in ROUTED or set(has) == wanted
+    assert not plan.common.is_routed or set(has) == wanted
 
 
 @settings(max_examples=30, deadline=None)
@@ -139,7 +145,7 @@ def test_numbered_uplinks_have_a_range_of_two_each() -> None:
         pytest.param("flat", {}, {"ports": ("swp1", "swp2;reboot")}, ["bad-port"], id="a name that is a command"),
         pytest.param("flat", {}, {"ports": ("swp1", "swp1")}, ["doubled-port"], id="a port twice"),
         pytest.param("flat", {}, {"uplinks": ("swp2",)}, ["doubled-port"], id="an uplink with a host"),
-        pytest.param("flat", {"names": {"leaf": "a/b{rail}"}}, {}, ["bad-leaf-name"], id="a name that is a path"),
+        pytest.param("flat", {"names": {"leaf": "_b{rail}"}}, {}, ["bad-leaf-name"], id="a name"),
         pytest.param("flat", {}, {"first_vlan": 4094}, ["bad-vlan"], id="vlan"),
         pytest.param("flat", {}, {"first_asn": 64512}, ["bad-asn"], id="asn"),
         pytest.param("flat", {}, {"uplinks4": "10.254.0.0/24"}, ["uplink-range-bridged"], id="bridged and numbered"),
@@ -161,7 +167,7 @@ def test_too_few_ports_names_the_host_without_one() -> None:
     assert [problem.message for problem in problems] == [
         (
             "leaf-u0-r0 has ports for 1 hosts, gpu-1 (rail 0) would be on number 2; "
-            "name more with --ports, or set nodesPerUnit lower"
+            "name more with --ports, or lower nodesPerUnit"
         )
     ]
 

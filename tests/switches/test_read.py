@@ -1,4 +1,4 @@
-"""Configurations that are none, broken, or made to hurt."""
+"""Configurations that are unreadable, broken or malicious."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from trackbed.switches.port_config import UnreadableError
         pytest.param(b"\xff\xfe\x00", "UTF-8", id="bytes"),
         pytest.param(b"hello: world", "neither `nv set` commands nor a `set` mapping", id="some YAML"),
         pytest.param(b"a: [", "YAML", id="broken YAML"),
-        pytest.param(b"{", "it is no JSON", id="broken JSON"),
-        pytest.param(b"{" * 100_000, "it is no JSON", id="deep JSON"),
-        pytest.param(b'{"a":' * 100_000, "it is no JSON", id="deeper JSON"),
+        pytest.param(b"{", "it is not JSON", id="broken JSON"),
+        pytest.param(b"{" * 100_000, "it is not JSON", id="deep JSON"),
+        pytest.param(b'{"a":' * 100_000, "it is not JSON", id="deeper JSON"),
         pytest.param(b'{"VLAN": {}}', "no table PORT", id="a part only"),
         pytest.param(b'{"PORT": []}', "no table PORT", id="a list for a table"),
         pytest.param(b"nv set interface swp1-99999 link mtu 9216", "more than 4096", id="ports without end"),

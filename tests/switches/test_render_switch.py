@@ -56,7 +56,7 @@ def test_a_folder_gets_a_file_for_each_leaf_and_each_agrees(
     fabric: Path, tmp_path: Path, name: str, suffix: str
 ) -> None:
     folder = tmp_path / "leaves"
-    assert run(fabric, "--format", name, "-o", folder).stdout == f"wrote 4 files to {folder}\n"
+    assert run(fabric, "--format", name, "--to", folder).stdout == f"wrote 4 files below {folder}\n"
     assert sorted(path.name for path in folder.iterdir()) == [f"{name}{suffix}" for name in LEAVES]
     checks = [word for path in folder.iterdir() for word in ("--check", path)]
     result = run(fabric, *checks)
@@ -77,7 +77,7 @@ def test_disagreements_end_with_status_1(fabric: Path, tmp_path: Path) -> None:
 def test_disagreements_are_json_too(fabric: Path, tmp_path: Path) -> None:
     path = tmp_path / "leaf-u0-r0.json"
     path.write_text(json.dumps({"PORT": {"Ethernet0": {}, "Ethernet4": {}}}))
-    result = run(fabric, "--check", path, "--json")
+    result = run(fabric, "--check", path, "-o", "json")
     mismatches = json.loads(result.stdout)
     assert result.exit_code == 1
     assert [mismatch["code"] for mismatch in mismatches] == ["address", "class", "cnp", "address"]
@@ -97,7 +97,7 @@ def test_disagreements_are_json_too(fabric: Path, tmp_path: Path) -> None:
         pytest.param([], "--format is missing: ", id="no format"),
         pytest.param(["--format", "nvue", "--leaf", "leaf-u0-r3"], "no leaf 'leaf-u0-r3'; did you mean", id="leaf"),
         pytest.param(["--format", "sonic"], "4 leaves, and JSON holds one", id="several in one JSON"),
-        pytest.param(["--format", "nvue", "--json"], "--json belongs to --check", id="json"),
+        pytest.param(["--format", "nvue", "-o", "json"], "-o json belongs to --check", id="json"),
         pytest.param(["--format", "nvue", "--ports", "swp[1-"], "--ports: 'swp[1-' is no port range", id="ports"),
         pytest.param(["--format", "nvue", "--ports", "swp[1-999999999]"], "--ports: ", id="ports without end"),
         pytest.param(["--format", "nvue", "--ports", "swp1"], "leaf-u0-r0 has ports for 1 hosts", id="too few ports"),

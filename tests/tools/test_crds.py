@@ -28,26 +28,26 @@ EXAMPLES = sorted(ROOT.glob("examples/*.yaml"))
 
 @pytest.fixture(scope="module")
 def client(api_server: Path) -> Iterator[BlockingClient]:
-    with connect(str(api_server)) as found:
-        installed(found)
-        yield found
+    with connect(str(api_server)) as blocking_client:
+        installed(blocking_client)
+        yield blocking_client
 
 
 def example(name: str) -> Object:
     """A Fabric as kubectl sends it: YAML's own types, not text."""
-    found: Object = yaml.safe_load((ROOT / "examples" / f"{name}.yaml").read_text())
-    return found
+    body: Object = yaml.safe_load((ROOT / "examples" / f"{name}.yaml").read_text())
+    return body
 
 
 def changed(at: str, value: Any) -> Object:
     """The example with one field of `spec` set; keys are separated by dots."""
-    one = example("shared-subnet")
+    body = example("shared-subnet")
     *keys, last = at.split(".")
-    inner = one["spec"]
+    inner = body["spec"]
     for key in keys:
         inner = inner.setdefault(key, {})
     inner[last] = value
-    return one
+    return body
 
 
 def outcome(read: Callable[[], Fabric]) -> Fabric | list[str]:
@@ -58,9 +58,9 @@ def outcome(read: Callable[[], Fabric]) -> Fabric | list[str]:
         return [problem.code for problem in error.problems]
 
 
-def refusal(client: BlockingClient, one: Object) -> str:
+def refusal(client: BlockingClient, body: Object) -> str:
     with pytest.raises(ApiRefusedError) as caught:
-        client.create(one, dry_run=True)
+        client.create(body, dry_run=True)
     return str(caught.value)
 
 
@@ -95,7 +95,7 @@ def test_fields_of_several_types_are_taken_as_the_file_takes_them(client: Blocki
 
 
 @pytest.mark.parametrize(
-    ("at", "value", "told"),
+    ("at", "value", "message"),
     [
         ("addressing.ipv4", "10.0.0.1/13", "spec.addressing.ipv4: .*host bits are set"),
         ("addressing.ipv4", "fd00::/32", "spec.addressing.ipv4: .*write an IPv4 range, for example 10.0.0.0/16"),
@@ -104,44 +104,50 @@ def test_fields_of_several_types_are_taken_as_the_file_takes_them(client: Blocki
         ("addressing.podAddress", 3, 'unknown field "spec.addressing.podAddress"'),
         ("otherRanges.services", ["10.96.0.1/12"], "write a range without host bits"),
         ("qos.dscp", 64, "spec.qos.dscp in body should be less than or equal to 63"),
+        ("names.rdma", "y{rail}\ntouch /x #", "spec.names.rdma in body should match"),
+        ("names.netdev", "{rail[0]}", "spec.names.netdev in body should match"),
+        ("names.leaf", "{rail:>99}", "spec.names.leaf in body should match"),
+        ("names.leaf", "{rail}" * 22, "spec.names.leaf: Too long: may not be more than 128"),
         ("kubernetes.stack", "Native", "spec.kubernetes.stack in body should match"),
         ("nodes", [], "spec.nodes in body should have at least 1 items"),
         ("mtu", "9000", "spec.mtu.*must be of type integer"),
     ],
 )
 def test_what_a_schema_can_tell_is_refused_by_the_server_itself(
-    client: BlockingClient, at: str, value: Any, told: str
+    client: BlockingClient, at: str, value: Any, message: str
 ) -> None:
-    assert re.search(told, refusal(client, changed(at, value)))
+    assert re.search(message, refusal(client, changed(at, value)))
 
 
 def test_a_scheme_bounds_its_own_fields(client: BlockingClient) -> None:
-    one = example("point-to-point")
-    one["spec"]["addressing"]["podAddresses"] = 2
-    assert "podAddresses is 1 at most in scheme point-to-point" in refusal(client, one)
+    body = example("point-to-point")
+    body["spec"]["addressing"]["podAddresses"] = 2
+    assert "podAddresses is 1 at most in scheme point-to-point" in refusal(client, body)
+    body["spec"]["addressing"] |= {"podAddresses": 1, "ipv6": "fd02::/32", "ipv6NodePrefix": 56}
+    assert "ipv6NodePrefix is 64 at least in scheme point-to-point" in refusal(client, body)
 
 
 def test_the_name_of_a_fabric_is_a_label(client: BlockingClient) -> None:
-    one = example("shared-subnet")
-    one["metadata"]["name"] = "with.dots"
-    assert "a fabric's name is a DNS label" in refusal(client, one)
+    body = example("shared-subnet")
+    body["metadata"]["name"] = "with.dots"
+    assert "a fabric's name is a DNS label" in refusal(client, body)
 
 
 def test_every_field_of_the_models_is_explained() -> None:
-    def undocumented(told: dict[str, Any], path: str) -> Iterator[str]:
-        for name, one in told.get("properties", {}).items():
-            if not one.get("description") and path:
+    def undocumented(schema: dict[str, Any], path: str) -> Iterator[str]:
+        for name, definition in schema.get("properties", {}).items():
+            if not definition.get("description") and path:
                 yield f"{path}.{name}"
-            yield from undocumented(one.get("items", one), f"{path}.{name}")
+            yield from undocumented(definition.get("items", definition), f"{path}.{name}")
 
-    for one in iter_crds():
-        inside = one["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    for definition in iter_crds():
+        inside = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
         assert not [path for part in ("spec", "status") for path in undocumented(inside[part], part)]
 
 
 def railnode(name: str, **spec: Any) -> Object:
-    told = msgspec.to_builtins(RailNodeSpec(**{"fabric": "train", "slot": 3, **spec}))
-    return {"apiVersion": API_VERSION, "kind": "RailNode", "metadata": {"name": name}, "spec": told}
+    rail_node_spec = msgspec.to_builtins(RailNodeSpec(**{"fabric": "train", "slot": 3, **spec}))
+    return {"apiVersion": API_VERSION, "kind": "RailNode", "metadata": {"name": name}, "spec": rail_node_spec}
 
 
 def test_a_railnode_keeps_what_the_structs_say(client: BlockingClient) -> None:
@@ -151,8 +157,10 @@ def test_a_railnode_keeps_what_the_structs_say(client: BlockingClient) -> None:
     status = RailNodeStatus(
         "ab", "boot", conditions=(Condition("Prepared", "True", "AsPlanned", "", "2026-01-01T00:00:00Z"),)
     )
-    told = client.apply({**railnode("whole"), "spec": {}, "status": msgspec.to_builtins(status)}, subresource="/status")
-    assert msgspec.convert(told.body["status"], RailNodeStatus) == status
+    response = client.apply(
+        {**railnode("whole"), "spec": {}, "status": msgspec.to_builtins(status)}, subresource="/status"
+    )
+    assert msgspec.convert(response.body["status"], RailNodeStatus) == status
 
 
 def test_fabric_and_slot_of_a_railnode_stay(client: BlockingClient) -> None:

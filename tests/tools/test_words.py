@@ -71,6 +71,8 @@ def test_a_function_begins_with_a_verb(name: str, part: str | None) -> None:
         pytest.param("sorted(ports, key=lambda one: 0)", ["one"], id="parameter-of-lambda"),
         pytest.param("self.seen = 1", ["seen"], id="attribute"),
         pytest.param("class A:\n given: int", ["given"], id="field"),
+        pytest.param("class GateStatus:\n what: str", [], id="field-that-is-encoded"),
+        pytest.param("class GateStatus:\n holds: bool\nwhat = 1", ["what"], id="not-a-field"),
         pytest.param("print(own, port.found)\nowner = 1", [], id="use-without-assignment"),
     ],
 )

@@ -12,7 +12,7 @@ from tools.pages.fabric_schema import derive_fabric_schema
 from tools.pages.struct_schema import derive_schema
 from trackbed.cluster.resources.fabric import FabricStatus
 from trackbed.cluster.resources.railnode import HEALTHY, OFFERED, PREPARED, ROLLED, RailNodeSpec, RailNodeStatus
-from trackbed.cluster.stacks.objects import Manifest, manifest
+from trackbed.cluster.stacks.objects import Manifest, build_manifest
 
 GROUP = "trackbed.dev"
 VERSION = "v1alpha1"
@@ -86,7 +86,7 @@ def _render_crd(
         "schema": {"openAPIV3Schema": _render_root(properties, rules)},
     }
     spec = {"group": GROUP, "scope": "Cluster", "names": names, "versions": [version]}
-    return manifest("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"{plural}.{GROUP}", spec=spec)
+    return build_manifest("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"{plural}.{GROUP}", spec=spec)
 
 
 def _render_root(properties: dict[str, Any], rules: list[dict[str, str]]) -> dict[str, Any]:

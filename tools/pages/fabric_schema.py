@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic.json_schema import PydanticJsonSchemaWarning
 
-from tools.pages.docstrings import join_lines, read_attribute_docstrings
 from tools.pages.fabric_page import iter_models
+from trackbed.fabric.model.docstrings import join_lines, read_attribute_docstrings, read_section
 from trackbed.fabric.model.fabric import FabricSpec
 
 Schema = dict[str, Any]
@@ -31,6 +31,7 @@ def derive_fabric_schema() -> Schema:
     models = {"FabricSpec": schema, **schema["$defs"]}
     for _, model in iter_models(FabricSpec, "", set()):
         if model.__name__ in models:  # models of fields of any type are missing
+            models[model.__name__]["description"] = read_section(model)[0]
             texts = read_attribute_docstrings(model)
             for name, text in texts.items():
                 models[model.__name__]["properties"][model.model_fields[name].alias or name]["description"] = (
@@ -113,15 +114,15 @@ def _iter_rules(name: str, schemes: dict[str, Schema]) -> Iterator[dict[str, str
     users = [scheme for scheme, fields in schemes.items() if name in fields]
     if len(users) < len(schemes):
         yield _render_rule(name, f"self.scheme in {users}", f"{name} goes with scheme {' or '.join(users)} only")
-    highest = max(fields[name].get("maximum", 0) for fields in schemes.values() if name in fields)
+    highest = max(schemes[scheme][name].get("maximum", 0) for scheme in users)
+    lowest = min(schemes[scheme][name].get("minimum", 0) for scheme in users)
     for scheme in users:
-        most = schemes[scheme][name].get("maximum", 0)
+        least, most = (schemes[scheme][name].get(bound, 0) for bound in ("minimum", "maximum"))
+        applies = f"self.scheme != '{scheme}' || self.{name}"
         if most < highest:
-            yield _render_rule(
-                name,
-                f"self.scheme != '{scheme}' || self.{name} <= {most}",
-                f"{name} is {most} at most in scheme {scheme}",
-            )
+            yield _render_rule(name, f"{applies} <= {most}", f"{name} is {most} at most in scheme {scheme}")
+        if least > lowest:
+            yield _render_rule(name, f"{applies} >= {least}", f"{name} is {least} at least in scheme {scheme}")
 
 
 def _render_rule(name: str, expression: str, message: str) -> dict[str, str]:

@@ -6,12 +6,13 @@ from itertools import groupby
 from trackbed_lab.faults import FAULTS
 from trackbed_lab.vm.faults import FAULTS as VM_FAULTS
 
-from trackbed.doctor.catalogue import Fault, load_catalogue, load_unchecked
+from trackbed.doctor.catalogue import Fault, load_catalogue, load_unchecked_faults
 
 _HEAD = """# Faults
 
-Written by `scripts/docs`; do not edit. `trackbed doctor` looks for each of these, in this order: cause before effect.
-`trackbed faults ID` explains one.
+Written by `scripts/docs`; do not edit. Doctor has a check for each of these, in this order: cause before effect.
+`trackbed faults ID` explains one. `trackbed doctor` inspects one host. What needs the views of other nodes, the
+addresses of leaves or management addresses is checked in the lab only.
 
 Each check is tested by the fault being named first, and by silence on a sound host, in one of two ways:
 
@@ -53,7 +54,7 @@ def _render_row(fault: Fault) -> str:
 
 
 def _iter_unchecked() -> Iterator[str]:
-    reasons = load_unchecked()
+    reasons = load_unchecked_faults()
     if reasons:
         yield "\n## Known and not looked for\n\n| fault | why |\n|---|---|\n"
         yield from (f"| `{fault}` | {why} |\n" for fault, why in reasons.items())

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from tools.pages.docstrings import join_lines, read_attribute_docstrings
 from trackbed.cluster.resources.conditions import Condition
+from trackbed.fabric.model.docstrings import join_lines, read_attribute_docstrings
 
 Schema = dict[str, Any]
 

@@ -30,10 +30,11 @@ labels:
 
 {{- define "trackbed.image" -}}
 {{- with .Values.image -}}
+{{- $repository := required "image.repository is empty, and no image of Trackbed is published yet: build one in a clone by `podman build -t REGISTRY/trackbed:TAG .` (or scripts/image), push it, and say --set image.repository=REGISTRY/trackbed,image.tag=TAG" .repository -}}
 {{- if .digest -}}
-{{ .repository }}@{{ .digest }}
+{{ $repository }}@{{ .digest }}
 {{- else -}}
-{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{ $repository }}:{{ .tag | default $.Chart.AppVersion }}
 {{- end -}}
 {{- end -}}
 {{- end }}

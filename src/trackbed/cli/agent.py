@@ -1,18 +1,16 @@
 """`trackbed agent`: the daemon on each node that attaches pods to rails."""
 
-from __future__ import annotations
-
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from trackbed.cli.options import emit_json, output_option, refuse
+from trackbed.cli.groups import CommandGroup
+from trackbed.cli.options import AGENT_SOCKET, emit_json, exit_unknown, output_option, prepare_daemon, refuse
+from trackbed.cli.terminal import print_line
 
-SOCKET = Path("/run/trackbed/agent.sock")
-STATE = Path("/var/lib/trackbed")
+STATE = Path("/var/lib/trackbed/agent")
 CDI = Path("/var/run/cdi")
 _PLAN_SECONDS = 2.0
 
@@ -20,7 +18,7 @@ _socket_option = click.option(
     "--socket",
     "socket_file",
     type=click.Path(path_type=Path),
-    default=SOCKET,
+    default=AGENT_SOCKET,
     show_default=True,
     help="The agent's unix socket.",
 )
@@ -35,7 +33,7 @@ _python_option = click.option(
 )
 
 
-@click.group("agent")
+@click.group("agent", cls=CommandGroup)
 def command() -> None:
     """Run the node agent that gives pods their rails.
 
@@ -94,8 +92,6 @@ def run(
       trackbed agent run --plan /etc/trackbed/node.json --kubelet /var/lib/kubelet \\
           --cni-bin /opt/cni/bin --cni-conf /etc/cni/net.d
     """
-    import logging
-
     from trackbed.fabric.model.problems import SpecError
     from trackbed.node.rails.agent import AgentPaths
     from trackbed.node.rails.agent import run_agent as serve
@@ -106,32 +102,44 @@ def run(
     if (cni_bin is None) != (cni_conf is None):
         refuse("--cni-bin and --cni-conf go together: either has no effect without the other")
     presence = CniFolders(cni_bin, cni_conf) if cni_bin and cni_conf else None
-    places = AgentPaths(state, socket_file, kubelet, cdi, presence)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    paths = AgentPaths(state, socket_file, kubelet, cdi, presence)
+    prepare_daemon()
     try:
         _wait_for_plan(plan_file, wait=kubelet is not None)
         if netns is not None:
             _enter_netns(netns)
-        again = True
-        while again:
+        has_new_plan = True
+        while has_new_plan:
             plan = PlanFile(plan_file)
-            words = f"serving node {plan.node.name} at {socket_file}"
-            again = serve(plan.node, places, partial(click.echo, words), plan.has_changed)
+            _require_kernel(plan.node.common.pod_mode)
+            message = f"serving node {plan.node.name} at {socket_file}"
+            has_new_plan = serve(plan.node, paths, partial(click.echo, message), plan.has_changed)
     except SpecError as error:
         refuse(f"{plan_file}: {error.problems[0]}")
     except JournalError as error:
-        refuse(str(error))
+        refuse(error)
     except OSError as error:
         refuse(f"{error.filename or socket_file}: {error.strerror}")
 
 
-def _wait_for_plan(path: Path, *, wait: bool) -> None:
-    """Wait for the plan's file: in Kubernetes the agent may start before `trackbed apply` has written it."""
+def _require_kernel(pod_mode: str) -> None:
+    """Exit if a moved interface cannot keep its index, by which the agent finds it in the pod and brings it home."""
+    import os
+
+    from trackbed.kernel.release import MOVE_TO_INDEX, explain_old_kernel
+
+    reason = explain_old_kernel(os.uname().release, MOVE_TO_INDEX, f"pods.mode {pod_mode}")
+    if reason and pod_mode != "macvlan":
+        refuse(f"{reason}; install a newer kernel on this node")
+
+
+def _wait_for_plan(plan_file: Path, *, wait: bool) -> None:
+    """Wait until the plan's file exists: in Kubernetes the agent may start before `trackbed apply` has written it."""
     import time
 
-    if wait and not path.exists():
-        click.echo(f"waiting for {path}, which `trackbed apply` writes on this host", err=True)
-    while wait and not path.exists():
+    if wait and not plan_file.exists():
+        click.echo(f"waiting for {plan_file}, which `trackbed apply` writes on this host", err=True)
+    while wait and not plan_file.exists():
         time.sleep(_PLAN_SECONDS)
 
 
@@ -139,24 +147,23 @@ def _wait_for_plan(path: Path, *, wait: bool) -> None:
 @_socket_option
 @output_option("table", "json")
 def status(socket_file: Path, output_format: str) -> None:
-    """Show attachments, free addresses, lost devices and problems. Exits with 0 if sound, 1 if not, 3 without agent.
+    """Show attachments, free addresses, lost devices and problems. Exits with 0 if sound, 1 if not, 3 without an agent.
 
     \b
     Examples:
       trackbed agent status
       trackbed agent status -o json
     """
-    from trackbed.node.rails.client import read_status as ask
+    from trackbed.node.rails.client import read_status
 
     try:
-        state = ask(socket_file)
+        state = read_status(socket_file)
     except OSError as error:
-        click.echo(f"trackbed: no agent answers on {socket_file}: {error.strerror or error}", err=True)
-        raise SystemExit(3) from error
+        exit_unknown(f"no agent answers on {socket_file}: {error.strerror or error}")
     if output_format == "json":
         emit_json(state)
     else:
-        _show_status(state)
+        _print_status(state)
     lost = any(devices["lost"] for devices in state["devices"].values())
     raise SystemExit(1 if state["trouble"] or state["conflicts"] or lost else 0)
 
@@ -183,15 +190,15 @@ def install_cni(folder: Path, socket_file: Path, conflist: Path | None, python: 
       trackbed agent install-cni /opt/cni/bin
       trackbed agent install-cni /opt/cni/bin --chain /etc/cni/net.d/10-flannel.conflist
     """
-    from trackbed.node.rails.chain import ChainError, chain
-    from trackbed.node.rails.install import install
+    from trackbed.node.rails.chain import ChainError, add_to_chain
+    from trackbed.node.rails.install import install_executable
 
     try:
-        click.echo(install(folder, socket_file, python))
+        click.echo(install_executable(folder, socket_file, python))
         if conflist is not None:
-            click.echo(f"{conflist}: {'added' if chain(conflist) else 'already present'}")
+            click.echo(f"{conflist}: {'added' if add_to_chain(conflist) else 'already present'}")
     except (ChainError, ValueError) as error:
-        refuse(str(error))
+        refuse(error)
     except OSError as error:
         refuse(f"cannot write to {error.filename or folder}: {error.strerror}")
 
@@ -214,17 +221,17 @@ def remove_cni(folder: Path, conflist: Path | None, networks: Path | None, stay:
       trackbed agent remove-cni /opt/cni/bin --chain /etc/cni/net.d/10-flannel.conflist
       trackbed agent remove-cni /opt/cni/bin --networks /etc/cni/net.d
     """
-    from trackbed.node.rails.chain import ChainError, unchain, unchain_all
+    from trackbed.node.rails.chain import ChainError, remove_from_all_chains, remove_from_chain
     from trackbed.node.rails.install import NAME
 
     try:
         if conflist is not None:
-            click.echo(f"{conflist}: {'removed' if unchain(conflist) else 'not present'}")
-        for path in unchain_all(networks) if networks is not None else ():
+            click.echo(f"{conflist}: {'removed' if remove_from_chain(conflist) else 'not present'}")
+        for path in remove_from_all_chains(networks) if networks is not None else ():
             click.echo(f"{path}: removed")
         (folder / NAME).unlink(missing_ok=True)
     except ChainError as error:
-        refuse(str(error))
+        refuse(error)
     except OSError as error:
         refuse(f"cannot change {error.filename or folder}: {error.strerror}")
     if stay:
@@ -251,7 +258,7 @@ def _enter_netns(netns: Path) -> None:
         os.close(fd)
 
 
-def _show_status(state: dict[str, Any]) -> None:
+def _print_status(state: dict[str, Any]) -> None:
     from trackbed.cli.tables import print_table
 
     columns = ("pod", "mode", "rail", "netdev", "rdma", "mac", "addresses", "state")
@@ -275,24 +282,32 @@ def _show_status(state: dict[str, Any]) -> None:
     for rail, entry in state["devices"].items():
         all_lost = len(entry["lost"]) == entry["devices"]
         lost = f"; lost: {'all, see the port' if all_lost else ', '.join(entry['lost'])}" if entry["lost"] else ""
-        click.echo(f"rail {rail}: {entry['devices']} devices, {entry['inPods']} moved into pods{lost}")
+        print_line(f"rail {rail}: {entry['devices']} devices, {entry['inPods']} moved into pods{lost}")
     for conflict in state["conflicts"]:
-        click.echo(
+        print_line(
             f"conflict: {conflict['address']} of {conflict['container'][:12]} is also used by {conflict['other']}"
         )
     if state["trouble"]:
-        click.echo(f"trouble: {state['trouble']}")
+        print_line(f"trouble: {state['trouble']}")
 
 
 @command.command("prepare")
-@click.option("--node", "name", envvar="NODE_NAME", required=True, help="Name of this node in the cluster; $NODE_NAME.")
+@click.option(
+    "--node",
+    "name",
+    envvar="NODE_NAME",
+    required=True,
+    metavar="NAME",
+    help="Name of this node in the cluster; $NODE_NAME.",
+)
 @click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster. Default: by the pod's own account.")
 @_socket_option
 def prepare(name: str, kubeconfig: str | None, socket_file: Path) -> None:
     """Prepare this node's host according to its RailNode, and report its state; in a privileged pod with hostPID.
 
-    The host is compared whenever its RailNode changes, and every ten minutes. It is changed only while the node is
-    drained by the controller, and rebooted only if the RailNode names the current boot.
+    The host is compared whenever its RailNode changes, and every ten minutes. Drift that no pod notices is repaired in
+    place. All else is changed only while the node is drained by the controller, and a reboot needs the RailNode to name
+    the current boot.
 
     \b
     Examples:
@@ -300,17 +315,15 @@ def prepare(name: str, kubeconfig: str | None, socket_file: Path) -> None:
       trackbed agent prepare --node gpu-0 --kubeconfig admin.conf
     """
     import asyncio
-    import logging
 
     from trackbed.cluster.api.client import connect
     from trackbed.cluster.api.errors import ConfigurationError
     from trackbed.host.boot_id import read_boot_id
-    from trackbed.node.sync.preparer import serve
+    from trackbed.node.sync.preparer import serve_node
 
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
-    logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for each request
+    prepare_daemon()
     try:
         client = connect(kubeconfig)
     except ConfigurationError as error:
-        refuse(str(error))
-    asyncio.run(serve(client, name, read_boot_id(), socket_file))
+        refuse(error)
+    asyncio.run(serve_node(client, name, read_boot_id(), socket_file))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -9,20 +10,30 @@ import click
 
 from trackbed.cli.cluster import apply_cluster
 from trackbed.cli.fleet import order_options, reach_options
-from trackbed.cli.machine import build_document, machine_options, print_reboot_note, show, wait_for_boot
-from trackbed.cli.options import emit_json, find_node, node_option, output_option, plan_option, read_plan, refuse
+from trackbed.cli.groups import CommandGroup
+from trackbed.cli.machine import (
+    build_document,
+    compare_machine,
+    machine_options,
+    print_comparison,
+    print_reboot_note,
+    warn_of_refusal,
+)
+from trackbed.cli.old_forms import refuse_option
+from trackbed.cli.options import emit_json, fail, find_node, node_option, output_option, plan_option, read_plan, refuse
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trackbed.fabric.plan.plan import NodePlan
+    from trackbed.cli.machine import Assessment
+    from trackbed.fabric.plan.plan import NodePlan, Plan
     from trackbed.host.machine import Machine
-    from trackbed.host.transaction.apply import Applied
+    from trackbed.host.transaction.apply import ApplyResult
 
-PERSIST = ("auto", "netplan", "networkd", "networkmanager", "none")
+PERSIST = ("auto", "netplan", "networkd", "networkmanager", "ifupdown", "none")
 
 
-@click.group("apply", invoke_without_command=True, subcommand_metavar="[cluster STACK]")
+@click.group("apply", cls=CommandGroup, invoke_without_command=True, subcommand_metavar="[cluster STACK]")
 @plan_option
 @node_option
 @machine_options
@@ -31,11 +42,18 @@ PERSIST = ("auto", "netplan", "networkd", "networkmanager", "none")
     type=click.Choice(PERSIST),
     default="auto",
     show_default=True,
-    help="Format of the files for the next boot. auto: what the machine uses; none for --netns alone.",
+    help="Format of the files for the next boot. auto: that of its network manager; none for --netns alone.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal.")
-@click.option("--undo", "back", is_flag=True, help="Restore the state before the last apply.")
+@click.option(
+    "--removals",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Apply a plan that does not fit the host; N repeats the number of removals that diff shows.",
+)
+@refuse_option("--remove", instead="--removals {value}")
+@click.option("--undo", is_flag=True, help="Restore the state before the last apply.")
 @reach_options
 @order_options
 @output_option("table", "json")
@@ -47,98 +65,128 @@ def command(
     persist: str,
     dry_run: bool,
     yes: bool,
-    back: bool,
+    removals: int | None,
+    undo: bool,
     output_format: str,
     **fleet: Any,  # noqa: ANN401 - the options of reach_options and order_options
 ) -> None:
     """Apply the plan to this host, or to many hosts; each is changed completely or not at all.
 
     Shows the differences first. The previous state is recorded; a failure, and later --undo, restores it. Exits with 1
-    when a difference remains that needs manual work.
+    when a difference remains that needs manual work. Exits with 2, with nothing changed, when the host lacks planned
+    ports or would lose more than a third of its addresses, routes, rules and VFs; see --removals.
 
     \b
     Examples:
       trackbed apply -f fabric.yaml --dry-run
       trackbed apply -f fabric.yaml --yes
+      trackbed apply -f renumbered.yaml --removals 34 --yes
       trackbed apply --undo
       trackbed apply -f fabric.yaml --nodes 'gpu[001-512]' --batch 10% --max-failures 2 --yes
+      trackbed apply -f fabric.yaml --nodes 'gpu[001-512]' --undo --yes
     """
     if click.get_current_context().invoked_subcommand:
         return
     from trackbed.cli.inventories import open_machine
     from trackbed.host.change import Comparison
 
+    if undo and dry_run:
+        refuse("--undo shows nothing beforehand; leave --dry-run out")
     if fleet["nodes"]:
-        _apply_to_fleet(fabric_file, output_format, fleet | {"persist": persist}, (dry_run, yes, back))
+        options = fleet | {"persist": persist, "removals": removals, "verb": "undo" if undo else "apply"}
+        _apply_to_fleet(fabric_file, output_format, options, dry_run=dry_run, yes=yes)
     machine = open_machine(root, netns)
     if machine.unseen_reason:
         refuse(f"nothing is applied below {root}: {machine.unseen_reason}")
-    if back:
-        _undo(machine)
+    if undo:
+        _undo_last_apply(machine)
         return
-    planned = read_plan(fabric_file)
-    node = find_node(planned, node_name)
+    plan = read_plan(fabric_file)
+    node = find_node(plan, node_name)
+    _check_host_name(machine, plan, node, removals)
     files = _render_files(machine, node, persist)
-    differs = _show_preview(machine, node, files, "quiet" if output_format == "json" and not dry_run else output_format)
+    judged, differs = _preview_changes(machine, node, files, removals)
+    _print_assessment(judged, node, output_format, dry_run=dry_run)
     if dry_run or not differs:
         if output_format == "json" and not dry_run:
             emit_json({"applied": 0, "files": []} | build_document(Comparison((), ()), node.name))
         raise SystemExit(1 if dry_run and differs else 0)
-    _confirm(yes=yes)
-    _report(_apply(machine, node, files), node, output_format)
+    _confirm_changes(yes=yes)
+    _print_result_and_exit(_apply_plan(machine, node, files, removals), node, output_format)
 
 
-def _apply_to_fleet(
-    fabric_file: str, output_format: str, options: dict[str, Any], flags: tuple[bool, bool, bool]
-) -> None:
+def _apply_to_fleet(fabric_file: str, output_format: str, options: dict[str, Any], *, dry_run: bool, yes: bool) -> None:
     from trackbed.cli import fleet
 
-    dry_run, yes, back = flags
-    if back:
-        refuse("--undo is for one host; run it there")
     if dry_run:
         reach = ("nodes", "fanout", "seconds", "user", "ssh_config", "persist")
-        fleet.diff(fabric_file, output_format, **{name: options[name] for name in reach})
-    _confirm(yes=yes)
-    fleet.apply(fabric_file, output_format, **options)
+        fleet.diff_hosts(fabric_file, output_format, **{name: options[name] for name in reach})
+    _confirm_changes(yes=yes)
+    fleet.apply_to_hosts(fabric_file, output_format, **options)
 
 
 def _render_files(machine: Machine, node: NodePlan, persist: str) -> dict[str, str] | None:
     from pathlib import Path
 
+    from trackbed.host.network_manager import ManagerError
     from trackbed.host.render import FORMATS
-    from trackbed.host.transaction.files import find_renderer, list_warnings
-
-    if persist == "none" or (persist == "auto" and machine.netns is not None and machine.root == Path("/")):
-        return None
-    chosen = find_renderer(machine) if persist == "auto" else persist
-    for warning in list_warnings(machine, node):
-        click.echo(f"warning: {warning}", err=True)
-    return next(render for name, render in FORMATS.items() if name == chosen)(node)
-
-
-def _show_preview(machine: Machine, node: NodePlan, files: dict[str, str] | None, output_format: str) -> bool:
-    """Show the differences after the host has booted; return whether there are any."""
-    from trackbed.host.steps import list_settings
-    from trackbed.host.transaction.compare import compare, drop_files
-    from trackbed.host.transaction.files import list_differences
+    from trackbed.host.transaction.boot_files import select_files
     from trackbed.kernel.netlink.codec import NetlinkError
 
-    wait_for_boot(machine)
+    if persist == "auto" and machine.netns is not None and machine.root == Path("/"):
+        return None
     try:
-        comparison = compare(machine, list_settings(node))
-        comparison = comparison if files is not None else drop_files(comparison)
-        rewritten = list_differences(machine, files) if files is not None else ()
+        files, warnings = select_files(machine, node, persist, lambda chosen: FORMATS[chosen](node))
+    except ManagerError as error:
+        refuse(f"{node.name}: {error}; nothing was changed")
     except (OSError, NetlinkError) as error:
         refuse(f"cannot read the state of this machine: {error}")
-    if output_format != "quiet":
-        show(comparison, output_format, node.name)
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+    return files
+
+
+def _check_host_name(machine: Machine, plan: Plan, node: NodePlan, removals: int | None) -> None:
+    """Exit with status 2 if this host's name is that of another node of the plan."""
+    from pathlib import Path
+
+    hostname = socket.gethostname().partition(".")[0]
+    if machine.root != Path("/") or machine.netns is not None or removals is not None or hostname == node.name:
+        return
+    if plan.find_node(hostname) is not None:
+        refuse(
+            f"this host is {hostname}, another node of fabric {plan.common.fabric!r} than {node.name}; nothing was"
+            " changed. Leave out --node, or confirm the number of removals that diff shows with --removals"
+        )
+
+
+def _preview_changes(
+    machine: Machine, node: NodePlan, files: dict[str, str] | None, removals: int | None
+) -> tuple[Assessment, bool]:
+    """Print the files to be written; return the differences, and whether there are any."""
+    from trackbed.host.transaction.files import list_differences
+
+    judged = compare_machine(machine, node, with_files=files is not None, removals=removals)
+    try:
+        rewritten = list_differences(machine, files) if files is not None else ()
+    except OSError as error:
+        refuse(f"cannot read the state of this machine: {error}")
     for change in rewritten:
         click.echo(f"{'delete' if change.want is None else 'write'} {change.path}", err=True)
-    return bool(comparison.changes or rewritten)
+    return judged, bool(judged.comparison.changes or rewritten)
 
 
-def _confirm(*, yes: bool) -> None:
+def _print_assessment(judged: Assessment, node: NodePlan, output_format: str, *, dry_run: bool) -> None:
+    """Print the differences; end the command with status 2 if the plan is refused, but warn only in a dry run."""
+    if output_format != "json" or dry_run:
+        print_comparison(judged, output_format, node.name)
+    if dry_run:
+        warn_of_refusal(judged)
+    elif judged.misfit:
+        refuse(f"{node.name}: {judged.misfit}; nothing was changed")
+
+
+def _confirm_changes(*, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
@@ -147,36 +195,38 @@ def _confirm(*, yes: bool) -> None:
         refuse("nothing was changed")
 
 
-def _apply(machine: Machine, node: NodePlan, files: dict[str, str] | None) -> Applied:
-    from trackbed.host.steps import list_settings
-    from trackbed.host.transaction.apply import HostError, apply
+def _apply_plan(machine: Machine, node: NodePlan, files: dict[str, str] | None, removals: int | None) -> ApplyResult:
+    from trackbed.host.steps import iter_settings
+    from trackbed.host.transaction.apply import ApplyOptions, HostError, MisfitError, apply
     from trackbed.host.transaction.record import find_folder
     from trackbed.kernel.netlink.codec import NetlinkError
 
     try:
-        return apply(machine, list_settings(node), find_folder(machine), files, until_reboot=files is None)
+        options = ApplyOptions(until_reboot=files is None, removals=removals)
+        return apply(machine, iter_settings(node), find_folder(machine), files, options)
+    except MisfitError as error:
+        refuse(f"{node.name}: {error}")
     except (HostError, OSError, ValueError, NetlinkError) as error:
-        click.echo(f"trackbed: {node.name}: {error}", err=True)
-        raise SystemExit(1) from error
+        fail(f"{node.name}: {error}")
 
 
-def _report(applied: Applied, node: NodePlan, output_format: str) -> None:
+def _print_result_and_exit(applied: ApplyResult, node: NodePlan, output_format: str) -> None:
     if output_format == "json":
         paths = [change.path for change in applied.files]
-        emit_json({"applied": len(applied.changes), "files": paths} | build_document(applied.left, node.name))
+        emit_json({"applied": len(applied.changes), "files": paths} | build_document(applied.remaining, node.name))
     else:
         click.echo(
             f"{node.name}: made {len(applied.changes)} changes, wrote {len(applied.files)} files for the next boot"
         )
-        for change in applied.left.changes:
+        for change in applied.remaining.changes:
             click.echo(
                 f"still different: {change.subject} is {change.have}, not {change.want}: {change.advice}", err=True
             )
-        print_reboot_note(applied.left)
-    raise SystemExit(1 if applied.left.changes else 0)
+        print_reboot_note(applied.remaining)
+    raise SystemExit(1 if applied.remaining.changes else 0)
 
 
-def _undo(machine: Machine) -> None:
+def _undo_last_apply(machine: Machine) -> None:
     from trackbed.host.transaction.apply import NothingToUndoError, undo
     from trackbed.host.transaction.record import find_folder
     from trackbed.kernel.netlink.codec import NetlinkError
@@ -184,10 +234,9 @@ def _undo(machine: Machine) -> None:
     try:
         problems = undo(machine, find_folder(machine))
     except NothingToUndoError as error:
-        refuse(str(error))
+        refuse(error)
     except (OSError, ValueError, NetlinkError) as error:
-        click.echo(f"trackbed: {error}", err=True)
-        raise SystemExit(1) from error
+        fail(error)
     for problem in problems:
         click.echo(f"not restored: {problem}", err=True)
     click.echo("the state before the last apply is restored" if not problems else "everything else is restored")

@@ -9,32 +9,42 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from trackbed.cli.options import emit_json, fabric_option, output_option, read_fabric, refuse, suggest
+from trackbed.cli.options import (
+    emit_json,
+    fabric_option,
+    nodes_option,
+    output_option,
+    read_fabric,
+    refuse,
+    select_nodes,
+)
+from trackbed.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from trackbed.fabric.model.bios import BiosSpec
-    from trackbed.host.bios.compare import BiosState, Item
-    from trackbed.host.bios.credentials import Credentials
-    from trackbed.host.bios.redfish import Bmc
+    from trackbed.host.bios.compare import BiosState, SettingState
+    from trackbed.host.bios.connection import Bmc
+    from trackbed.host.bios.files import Credentials
 
-_SIDE_BY_SIDE = 16
-"""BMCs that are queried at a time; each takes seconds to answer."""
+_MAX_CONCURRENT_BMCS = 16
+"""Number of BMCs that are queried concurrently; each takes seconds to respond."""
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
-class _UnknownVendorError(Exception):
-    """The attributes of a BMC are unknown."""
 
 
 @click.command("bios")
 @click.argument("action", type=click.Choice(("diff", "apply", "undo")))
 @fabric_option
-@click.option("--nodes", metavar="NODES", help="Only these nodes, as gpu-[0-7]. Default: all.")
+@nodes_option
 @click.option("--credentials", "secret", type=_FILE, metavar="FILE", help="User and password, a line each; mode 600.")
 @click.option("--ca", type=_FILE, metavar="FILE", help="CA of the BMCs' certificates. Default: the system's.")
 @click.option(
-    "--timeout", type=click.FloatRange(1, 300), default=20, show_default=True, help="Timeout of a request in seconds."
+    "--timeout",
+    type=click.FloatRange(1, 300),
+    default=20,
+    show_default=True,
+    metavar="SECONDS",
+    help="Timeout of a request.",
 )
 @click.option(
     "--record",
@@ -71,29 +81,29 @@ def command(
       trackbed bios apply -f fabric.yaml --nodes 'gpu-[0-7]' --credentials bmc.txt --yes
       trackbed bios undo -f fabric.yaml --nodes gpu-0 --yes
     """
-    from trackbed.host.bios.credentials import load_credentials
-    from trackbed.host.bios.redfish import Bmc
+    from trackbed.host.bios.connection import Bmc
+    from trackbed.host.bios.files import load_credentials
 
-    loaded, planned = read_fabric(fabric_file)
+    loaded, plan = read_fabric(fabric_file)
     wanted = loaded.fabric.spec.bios
     if wanted.bmc is None:
         refuse("the Fabric does not say where BMCs are; write spec.bios.bmc, as bmc-{host}")
-    names = _select_nodes([node.name for node in planned.nodes], nodes)
+    names = [node.name for node in select_nodes(plan, nodes)]
     try:
         login = load_credentials(secret, os.environ)
     except (ValueError, OSError) as error:
-        refuse(str(error))
+        refuse(error)
     if action != "diff" and not yes:
-        _confirm(action, len(names))
+        _confirm_action(action, len(names))
     bmcs = {name: Bmc(wanted.bmc.replace("{host}", name), ca, timeout) for name in names}
-    with ThreadPoolExecutor(_SIDE_BY_SIDE, "bmc") as threads:
+    with ThreadPoolExecutor(_MAX_CONCURRENT_BMCS, "bmc") as threads:
         outcomes = threads.map(lambda name: _run_action(action, name, (bmcs[name], login), wanted, folder), bmcs)
         results = dict(zip(bmcs, outcomes, strict=True))
-    _finish(results, output_format)
+    _print_results_and_exit(results, output_format)
 
 
-def _confirm(action: str, servers: int) -> None:
-    """Ask for confirmation on stderr, because stdout may be JSON; end the command without it."""
+def _confirm_action(action: str, servers: int) -> None:
+    """Ask for confirmation on stderr, because stdout may be JSON. Exit with status 2 if it is not given."""
     try:
         agreed = click.confirm(f"{action.capitalize()} on {servers} servers?", err=True)
     except click.Abort:
@@ -102,90 +112,76 @@ def _confirm(action: str, servers: int) -> None:
         refuse("nothing was changed")
 
 
-def _select_nodes(names: list[str], wanted: str | None) -> list[str]:
-    if wanted is None:
-        return names
-    from pydantic_core import PydanticCustomError
-
-    from trackbed.fabric.model.nodes import expand_hosts
-
-    try:
-        selection = [str(name) for name in expand_hosts(wanted)]
-    except PydanticCustomError as error:
-        refuse(error.message())
-    for name in selection:
-        if name not in names:
-            refuse(f"the Fabric has no node {name!r}{suggest(name, names)}")
-    return selection
-
-
 def _run_action(
-    action: str, node: str, reach: tuple[Bmc, Credentials], wanted: BiosSpec, folder: Path
+    action: str, node: str, connection: tuple[Bmc, Credentials], wanted: BiosSpec, folder: Path
 ) -> dict[str, object]:
-    """Run the action on a node; return its items or an error, with an exit status."""
-    from trackbed.host.bios.redfish import BmcError, read
+    """Run the action on a node; return the document of its result, with an exit status."""
+    from trackbed.host.bios.connection import BmcError
+    from trackbed.host.bios.redfish import read_bios_state
 
     try:
         if action == "undo":
-            return _undo(node, reach, folder)
-        attributes = read(*reach)
-        items = _compare_items(reach[0], wanted, attributes)
-        staged, note = _stage(node, reach, items, folder) if action == "apply" else (0, "")
-    except (BmcError, _UnknownVendorError) as error:
+            return _restore_recorded(node, connection, folder)
+        attributes = read_bios_state(*connection)
+        items = _compare_items(connection[0], wanted, attributes)
+        staged, note = _stage_differences(node, connection, items, folder) if action == "apply" else (0, "")
+    except BmcError as error:
         return {"status": 3, "error": str(error)}
     except (ValueError, OSError) as error:
         return {"status": 1, "error": str(error)}
-    left = [
-        item for item in items if item.state in {"missing", "locked", "illegal"} or (not staged and _is_different(item))
-    ]
+    unsettled = {"missing", "locked", "illegal"} if staged else {"missing", "locked", "illegal", "differs"}
     reboot = bool(staged) or any(item.state == "staged" for item in items)
-    return {"status": int(bool(left)), "items": items, "staged": staged, "reboot": reboot} | _to_note(note)
+    return {
+        "status": int(any(item.state in unsettled for item in items)),
+        "items": items,
+        "staged": staged,
+        "reboot": reboot,
+    } | _build_note_item(note)
 
 
-def _to_note(note: str) -> dict[str, object]:
+def _build_note_item(note: str) -> dict[str, object]:
     return {"note": note} if note else {}
 
 
-def _is_different(item: Item) -> bool:
-    return item.state == "differs"
-
-
-def _compare_items(bmc: Bmc, wanted: BiosSpec, attributes: BiosState) -> tuple[Item, ...]:
+def _compare_items(bmc: Bmc, wanted: BiosSpec, attributes: BiosState) -> tuple[SettingState, ...]:
     from trackbed.host.bios.compare import compare, find_vendor
-    from trackbed.host.bios.profile import load_profile
+    from trackbed.host.bios.connection import BmcError
+    from trackbed.host.bios.files import load_profile
 
     vendor = wanted.vendor or find_vendor(attributes.manufacturer)
     if vendor is None:
         reason = f"{bmc.address}: no profile for manufacturer {attributes.manufacturer!r}"
-        raise _UnknownVendorError(f"{reason}; name the one whose attributes it has with spec.bios.vendor")
-    return compare(load_profile(vendor), wanted.list_attributes(), attributes)
+        raise BmcError(f"{reason}; name the one whose attributes it has with spec.bios.vendor")
+    return compare(load_profile(vendor), wanted.map_attributes(), attributes)
 
 
-def _stage(node: str, reach: tuple[Bmc, Credentials], items: tuple[Item, ...], folder: Path) -> tuple[int, str]:
+def _stage_differences(
+    node: str, connection: tuple[Bmc, Credentials], items: tuple[SettingState, ...], folder: Path
+) -> tuple[int, str]:
     """Stage the attributes that differ; return their number, and a note about what the BMC needs besides a boot."""
-    from trackbed.host.bios import record
-    from trackbed.host.bios.redfish import stage
+    from trackbed.host.bios.files import extend_record
+    from trackbed.host.bios.redfish import stage_attributes
 
-    change = {item.attribute: item for item in items if _is_different(item) and item.attribute}
+    change = {item.attribute: item for item in items if item.state == "differs" and item.attribute}
     if not change:
         return 0, ""
-    record.add(folder, node, {name: item.have for name, item in change.items()})
-    return len(change), stage(*reach, {name: item.value for name, item in change.items()})
+    extend_record(folder, node, {name: item.have for name, item in change.items()})
+    return len(change), stage_attributes(*connection, {name: item.value for name, item in change.items()})
 
 
-def _undo(node: str, reach: tuple[Bmc, Credentials], folder: Path) -> dict[str, object]:
-    from trackbed.host.bios import record
-    from trackbed.host.bios.redfish import stage
+def _restore_recorded(node: str, connection: tuple[Bmc, Credentials], folder: Path) -> dict[str, object]:
+    from trackbed.host.bios.files import delete_record, load_record
+    from trackbed.host.bios.redfish import stage_attributes
 
-    before = record.load(folder, node)
+    before = load_record(folder, node)
     if not before:
         return {"status": 1, "error": f"{folder} holds no record of {node}; nothing to undo"}
-    note = stage(*reach, before)
-    record.drop(folder, node)
-    return {"status": 0, "items": (), "staged": len(before), "reboot": True} | _to_note(note)
+    note = stage_attributes(*connection, before)
+    delete_record(folder, node)
+    return {"status": 0, "items": (), "staged": len(before), "reboot": True} | _build_note_item(note)
 
 
-def _finish(results: dict[str, dict[str, object]], output_format: str) -> NoReturn:
+def _print_results_and_exit(results: dict[str, dict[str, object]], output_format: str) -> NoReturn:
     if output_format == "json":
         emit_json({"nodes": results})
     else:
@@ -197,16 +193,16 @@ def _finish(results: dict[str, dict[str, object]], output_format: str) -> NoRetu
 
 def _print_result(node: str, result: dict[str, object]) -> None:
     if "error" in result:
-        click.echo(f"{node}: {result['error']}", err=True)
+        print_line(f"{node}: {result['error']}", err=True)
         return
-    items: tuple[Item, ...] = result["items"]  # type: ignore[assignment] # _run_action has put them there
+    items: tuple[SettingState, ...] = result["items"]  # type: ignore[assignment] # _run_action has put them there
     for item in items:
-        folder = f" ({item.attribute} is {item.have})" if item.attribute else ""
+        present = f" ({item.attribute} is {item.have})" if item.attribute else ""
         advice = f"; {item.advice}" if item.advice else ""
-        click.echo(f"{node}: {item.setting} {item.want}: {item.state}{folder}{advice}")
+        print_line(f"{node}: {item.setting} {item.want}: {item.state}{present}{advice}")
     if result["staged"]:
-        click.echo(f"{node}: staged {result['staged']} attributes")
+        print_line(f"{node}: staged {result['staged']} attributes")
     if "note" in result:
-        click.echo(f"{node}: {result['note']}")
+        print_line(f"{node}: {result['note']}")
     if result["reboot"]:
-        click.echo(f"{node}: reboot it for the staged attributes to take effect")
+        print_line(f"{node}: reboot it for the staged attributes to take effect")

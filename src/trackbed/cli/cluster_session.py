@@ -1,13 +1,11 @@
-"""A cluster for the length of a command: the only place where the command line runs the asynchronous client."""
+"""Sessions with a cluster, for commands that end by themselves: an API client and its event loop."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-import click
-
-from trackbed.cli.options import refuse
+from trackbed.cli.options import exit_unknown, refuse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -18,7 +16,7 @@ _T = TypeVar("_T")
 
 
 class ClusterSession:
-    """A client and its event loop. The loop runs only within `run`, so that Ctrl-C ends a prompt between two runs."""
+    """An API client and its event loop. The loop runs only inside `run`, so Ctrl-C interrupts a prompt between runs."""
 
     def __init__(self, kubeconfig: str | None = None, context: str | None = None) -> None:
         import asyncio
@@ -36,9 +34,9 @@ class ClusterSession:
         with self._runner:
             self.run(self.client.__aexit__())
 
-    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine to its end."""
-        return self._runner.run(work)
+    def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine to completion and return its result."""
+        return self._runner.run(coroutine)
 
     def collect(self, items: AsyncIterator[_T]) -> list[_T]:
         """Return all items of an asynchronous iterator."""
@@ -51,14 +49,21 @@ class ClusterSession:
 
 @contextmanager
 def open_cluster(kubeconfig: str | None, context: str | None) -> Iterator[ClusterSession]:
-    """Yield the cluster; an error ends the command: 2 without a usable kubeconfig, 3 without an answer."""
+    """Yield a session. Exit with status 2 without a usable kubeconfig, 3 if the API server does not respond."""
     from trackbed.cluster.api.errors import ConfigurationError, KubeError
 
     try:
         with ClusterSession(kubeconfig, context) as cluster:
             yield cluster
     except ConfigurationError as error:
-        refuse(str(error))
+        refuse(error)
     except KubeError as error:
-        click.echo(f"trackbed: {error}", err=True)
-        raise SystemExit(3) from error
+        exit_unknown(_name_cause(str(error)))
+
+
+def _name_cause(message: str) -> str:
+    """Return the message of an API server, after its cause and what to do if they are known."""
+    from trackbed.cluster.causes.catalogue import diagnose
+
+    cause = diagnose(message)
+    return f"{cause.title} ({cause.id}): {message}; what to do: {cause.fix}" if cause else message

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from trackbed.cli.options import METRICS, listen_option, refuse
+from trackbed.cli.options import METRICS, listen_option, prepare_daemon, refuse
 
 if TYPE_CHECKING:
-    from trackbed.cluster.daemon.listening import ListenAddress
+    from trackbed.cluster.daemon.http_server import ListenAddress
 
 
 def _parse_stacks(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...]:
-    """Parse a list of stacks; one that has no objects ends the command."""
+    """Parse comma-separated names of stacks. Exit with status 2 if a stack has no objects."""
     from trackbed.cli.render_stack import check_stack_name
-    from trackbed.cluster.stacks import stack
+    from trackbed.cluster.stacks import load_stack
 
     names = tuple(check_stack_name(name) for name in (text or "").split(",") if name)
     for name in names:
         if name == "native":
             refuse("--stacks native: its objects come with the control plane's chart; leave it out")
-        if not stack(name).has_objects:
+        if not load_stack(name).has_objects:
             refuse(f"--stacks {name}: it has no objects in a cluster; leave it out")
     return names
 
@@ -64,20 +63,18 @@ def command(
       trackbed controller --stacks sriov-operator
     """
     import asyncio
-    import logging
 
     from trackbed.cluster.api.client import connect
     from trackbed.cluster.api.errors import ConfigurationError
     from trackbed.cluster.controller.run import serve
-    from trackbed.cluster.daemon.listening import ListenError
+    from trackbed.cluster.daemon.http_server import ListenError
 
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
-    logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for each request
+    prepare_daemon()
     try:
         client = connect(kubeconfig, context)
     except ConfigurationError as error:
-        refuse(str(error))
+        refuse(error)
     try:
         asyncio.run(serve(client, namespace, name or f"{socket.gethostname()}-{os.getpid()}", metrics, stacks))
     except ListenError as error:
-        refuse(str(error))
+        refuse(error)

@@ -8,14 +8,15 @@ import click
 
 from trackbed.cli.cluster import diff_cluster
 from trackbed.cli.fleet import reach_options
-from trackbed.cli.machine import machine_options, show, wait_for_boot
-from trackbed.cli.options import find_node, node_option, output_option, plan_option, read_plan, refuse
+from trackbed.cli.groups import CommandGroup
+from trackbed.cli.machine import compare_machine, machine_options, print_comparison, warn_of_refusal
+from trackbed.cli.options import find_node, node_option, output_option, plan_option, read_plan
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.group("diff", invoke_without_command=True, subcommand_metavar="[cluster STACK]")
+@click.group("diff", cls=CommandGroup, invoke_without_command=True, subcommand_metavar="[cluster STACK]")
 @plan_option
 @node_option
 @machine_options
@@ -43,27 +44,21 @@ def command(
     if click.get_current_context().invoked_subcommand:
         return
     from trackbed.cli.inventories import open_machine
-    from trackbed.host.steps import list_settings
-    from trackbed.host.transaction.compare import compare
-    from trackbed.kernel.netlink.codec import NetlinkError
 
     if reach["nodes"]:
         from trackbed.cli import fleet
 
-        fleet.diff(fabric_file, output_format, **reach)
-    planned = read_plan(fabric_file)
-    node = find_node(planned, node_name)
+        fleet.diff_hosts(fabric_file, output_format, **reach)
+    plan = read_plan(fabric_file)
+    node = find_node(plan, node_name)
     machine = open_machine(root, netns)
     if machine.unseen_reason:
         click.echo(f"{node.name} cannot be compared with the plan: {machine.unseen_reason}", err=True)
         raise SystemExit(3)
-    wait_for_boot(machine)
-    try:
-        comparison = compare(machine, list_settings(node))
-    except (OSError, NetlinkError) as error:
-        refuse(f"cannot read the state of this machine: {error}")
-    show(comparison, output_format, node.name)
-    raise SystemExit(1 if comparison.changes else 0)
+    judged = compare_machine(machine, node)
+    print_comparison(judged, output_format, node.name)
+    warn_of_refusal(judged)
+    raise SystemExit(1 if judged.comparison.changes else 0)
 
 
 command.add_command(diff_cluster)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trackbed.cli.old_forms import refuse_option
 from trackbed.cli.options import emit_json, output_option
+from trackbed.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,17 +41,19 @@ COLUMNS = (
     show_default=True,
     help="Folder that holds the machine's files, or an archive of `trackbed capture`.",
 )
-@click.option("--nodes", "--host", metavar="HOSTS", help="Query these hosts over SSH instead: gpu-0, or gpu-[0-63].")
+@click.option("--nodes", "--host", metavar="SET", help="Query these hosts over SSH instead: gpu-0, or gpu-[0-63].")
 @click.option(
-    "--listen",
+    "--lldp",
+    "listen",
     type=click.FloatRange(0, 300),
     default=0.0,
     metavar="SECONDS",
     help="Listen to switches (LLDP) on this machine, as root. They send every 30 s: use 31.",
 )
+@refuse_option("--listen", instead="--lldp {value}")
 @output_option("text", "json")
 def command(root: Path, nodes: str | None, listen: float, output_format: str) -> None:
-    """Read this machine: its NICs, its GPUs, and which NIC is which rail.
+    """Show the NICs and GPUs of this machine, and which NIC is which rail.
 
     Reads sysfs, the routes, and nvidia-smi if installed; changes nothing. Other hosts are queried over SSH and need
     Trackbed installed. Exits with 0 when rails were found, 1 without rails, 3 when a host did not answer.
@@ -61,10 +65,10 @@ def command(root: Path, nodes: str | None, listen: float, output_format: str) ->
       trackbed discover --root gpu-0.tar.gz
       trackbed discover --nodes gpu-[0-63] -o json >gpus.json
     """
-    from trackbed.cli.inventories import add_neighbours, query_hosts, read_source
+    from trackbed.cli.inventories import add_neighbours, query_hosts, read_single_inventory
     from trackbed.host.discover.rails import choose_rails
 
-    inventories, silent = ([read_source(root)], False) if nodes is None else query_hosts(nodes)
+    inventories, silent = ([read_single_inventory(root)], False) if nodes is None else query_hosts(nodes)
     if listen:
         inventories = (
             [add_neighbours(inventory, root, listen) for inventory in inventories] if nodes is None else inventories
@@ -73,12 +77,12 @@ def command(root: Path, nodes: str | None, listen: float, output_format: str) ->
         emit_json(inventories if nodes is not None else inventories[0])
     else:
         for inventory in inventories:
-            show(inventory)
+            print_inventory(inventory)
     raise SystemExit(3 if silent else 0 if all(choose_rails(inventory).rails for inventory in inventories) else 1)
 
 
-def show(inventory: Inventory) -> None:
-    """Print a machine: rails first, then the other NICs."""
+def print_inventory(inventory: Inventory) -> None:
+    """Print the NICs of a machine: rails first, then the others."""
     from trackbed.cli.tables import print_table
     from trackbed.host.discover.crosscheck import crosscheck
     from trackbed.host.discover.rails import choose_rails
@@ -89,27 +93,27 @@ def show(inventory: Inventory) -> None:
         (
             str(n),
             _join_gpus(rail.gpus),
-            rail.near.name if rail.near is not None else "-",
-            *_render_cells(inventory, rail.nic),
+            rail.proximity.name if rail.proximity is not None else "-",
+            *_build_nic_row(inventory, rail.nic),
             "",
         )
         for n, rail in enumerate(layout.rails)
     ]
     rows += [
-        ("-", "-", "-", *_render_cells(inventory, aside.nic), f"{aside.role.value}: {aside.reason}")
-        for aside in layout.aside
+        ("-", "-", "-", *_build_nic_row(inventory, excluded.nic), f"{excluded.role.value}: {excluded.reason}")
+        for excluded in layout.excluded
     ]
     product = " ".join(filter(None, (inventory.vendor, inventory.product))) or "a machine of unknown model"
-    click.echo(f"{inventory.host}: {product}, {len(inventory.gpus)} GPUs, {len(inventory.nics)} NIC functions")
+    print_line(f"{inventory.host}: {product}, {len(inventory.gpus)} GPUs, {len(inventory.nics)} NIC functions")
     if rows:
         print_table(COLUMNS, rows)
     if name is not None and not differs:
         click.echo(f"as {name} in the catalogue (`trackbed servers {name}`)")
-    for doubt in (*layout.doubts, *differs):
-        click.echo(f"note: {doubt}", err=True)
+    for doubt in (*layout.warnings, *differs):
+        print_line(f"note: {doubt}", err=True)
 
 
-def _render_cells(inventory: Inventory, nic: Nic) -> tuple[str, ...]:
+def _build_nic_row(inventory: Inventory, nic: Nic) -> tuple[str, ...]:
     speed = nic.speed or nic.max_speed
     return (
         nic.pci,

@@ -8,27 +8,37 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from trackbed.cli.machine import machine_options
-from trackbed.cli.options import find_node, node_option, output_option, plan_option, read_plan, refuse
+from trackbed.cli.old_forms import refuse_option
+from trackbed.cli.options import AGENT_SOCKET, find_node, node_option, output_option, plan_option, read_plan, refuse
 
 if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import NodePlan
     from trackbed.host.machine import Machine
-
-AGENT = Path("/run/trackbed/agent.sock")
 
 
 @click.command("doctor")
 @plan_option
 @node_option
 @machine_options
-@click.option("--agent", type=click.Path(path_type=Path), default=AGENT, show_default=True, help="The agent's socket.")
 @click.option(
-    "--listen",
+    "--socket",
+    "agent",
+    type=click.Path(path_type=Path),
+    default=AGENT_SOCKET,
+    show_default=True,
+    help="The agent's socket.",
+)
+@click.option(
+    "--lldp",
+    "listen",
     type=click.FloatRange(0, 300),
     default=2.0,
     show_default=True,
+    metavar="SECONDS",
     help="Seconds to listen for LLDP. Leaves send every 30 s: with 31 or more, silence is a finding.",
 )
+@refuse_option("--listen", instead="--lldp {value}")
+@refuse_option("--agent", instead="--socket {value}")
 @click.option("--all", "everything", is_flag=True, help="Show passed checks, too.")
 @output_option("text", "json")
 def command(
@@ -43,51 +53,50 @@ def command(
 ) -> None:
     """Check the chain from the PCI device to the pod, and name the first fault.
 
-    Reads kernel, files and pods, and probes the rails; changes nothing. Of an unpacked archive of `trackbed capture`
-    (--root), it judges files and recorded programs; the network is unknown. Exits with 0 when sound, 1 when something
-    is broken, 3 when something could not be checked.
+    Reads kernel, files and pods, and probes the rails; changes nothing. With --root on an unpacked archive of
+    `trackbed capture`, only files and recorded program output are checked; the network is unknown. Exits with 0 when
+    sound, 1 when something is broken, 3 when something could not be checked.
 
     \b
     Examples:
       trackbed doctor -f fabric.yaml
-      trackbed doctor -f fabric.yaml --listen 31 -o json
+      trackbed doctor -f fabric.yaml --lldp 31 -o json
       trackbed doctor -f fabric.yaml --root gpu-0 --node gpu-0
     """
     from functools import partial
 
-    from trackbed.cli.findings import show
+    from trackbed.cli.findings import print_diagnosis
     from trackbed.cli.inventories import open_machine
-    from trackbed.doctor.diagnosis import diagnose
-    from trackbed.doctor.inspection import Subject, inspect_node
-    from trackbed.doctor.probes import Timeouts
+    from trackbed.doctor.diagnosis import diagnose_nodes
+    from trackbed.doctor.inspection import InspectionTarget, inspect_node
+    from trackbed.doctor.probes import ProbeTimeouts
     from trackbed.kernel.netlink.codec import NetlinkError
     from trackbed.node.rails.client import read_status
 
-    planned = read_plan(fabric_file)
-    machine, node = open_machine(root, netns), find_node(planned, node_name)
+    plan = read_plan(fabric_file)
+    machine, node = open_machine(root, netns), find_node(plan, node_name)
     if machine.unseen_reason:
         _diagnose_archive(machine, node, output_format, everything=everything)
-    subject = Subject(machine, node, partial(read_status, agent))
+    target = InspectionTarget(machine, node, partial(read_status, agent))
     try:
-        view = inspect_node(subject, planned, Timeouts(lldp=listen))
+        view = inspect_node(target, plan, ProbeTimeouts(lldp=listen))
     except (OSError, NetlinkError) as error:
         refuse(f"cannot inspect this machine: {error}")
-    diagnosis = diagnose([view])
-    show(diagnosis, output_format, everything=everything)
-    raise SystemExit(diagnosis.status)
+    diagnosis = diagnose_nodes([view])
+    print_diagnosis(diagnosis, output_format, everything=everything)
+    raise SystemExit(diagnosis.exit_status)
 
 
 def _diagnose_archive(machine: Machine, node: NodePlan, output_format: str, *, everything: bool) -> NoReturn:
-
     from trackbed.cli import archived
-    from trackbed.cli.findings import show
+    from trackbed.cli.findings import print_diagnosis
 
-    diagnosis = archived.diagnose(machine, node)
-    show(
+    diagnosis = archived.diagnose_archive(machine, node)
+    print_diagnosis(
         diagnosis if output_format == "json" else archived.drop_skipped(diagnosis, machine.unseen_reason),
         output_format,
         everything=everything,
     )
     skipped = ", ".join(archived.list_skipped_steps(diagnosis, machine.unseen_reason))
     click.echo(f"not judged: {skipped}; {machine.unseen_reason}", err=True)
-    raise SystemExit(diagnosis.status)
+    raise SystemExit(diagnosis.exit_status)

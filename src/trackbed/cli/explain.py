@@ -1,37 +1,163 @@
-"""`trackbed explain ADDRESS`: the owner of an address."""
+"""`trackbed explain TOPIC`: a fault, lint rule, cause, message, field of the Fabric, address, host or interface."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from textwrap import indent
+from typing import TYPE_CHECKING
+
 import click
 
-from trackbed.cli.options import emit_json, fabric_option, output_option, read_fabric, refuse
+from trackbed.cli.completion import complete_explainable
+from trackbed.cli.options import emit_json, fabric_option, output_option, read_fabric, refuse, suggest_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trackbed.cluster.causes.catalogue import NamedCause
+    from trackbed.fabric.model.field_reference import FieldReference
 
 
 @click.command("explain")
-@click.argument("address")
+@click.argument("topic", shell_complete=complete_explainable)
 @fabric_option
 @output_option("text", "json")
-def command(address: str, fabric_file: str, output_format: str) -> None:
-    """Explain which node, rail or pod an address belongs to, or would belong to.
+def command(topic: str, fabric_file: str, output_format: str) -> None:
+    """Explain a fault, a lint rule, a field of the Fabric, an address, a host, an interface or an error message.
 
-    Exits with 1 when the address belongs to no rail.
+    A message is one of Multus, a CNI plugin, IPAM, a DRA driver, an operator, kubelet or scheduler, as
+    `kubectl describe pod` shows it. The Fabric is read for addresses, hosts and interfaces only. Exits with 1 when an
+    address belongs to no rail.
 
     \b
     Examples:
+      trackbed explain route-rule-missing
+      trackbed explain hca-prefix
+      trackbed explain spec.addressing.scheme
       trackbed explain 172.18.1.10 -f fabric.yaml
-      trackbed explain 172.18.1.11 -f fabric.yaml -o json
+      trackbed explain gpu-0 -f fabric.yaml
+      trackbed explain rail0 -f fabric.yaml -o json
+      trackbed explain 'LoadConf(): VF pci addr is required'
     """
     from trackbed.fabric.model.ranges import parse_address
-    from trackbed.fabric.plan.explain import explain
 
     try:
-        version, number = parse_address(address.partition("/")[0])
+        version, number = parse_address(topic.partition("/")[0])
     except ValueError:
-        refuse(f"{address!r} is not an IP address")
-    loaded, planned = read_fabric(fabric_file)
-    explanation = explain(loaded.fabric, planned, version, number)
+        kinds = (_explain_fault, _explain_rule, _explain_cause, _explain_field, _explain_message)
+        if not any(explain(topic, output_format) for explain in kinds):
+            _explain_name(topic, fabric_file, output_format)
+        return
+    _explain_address(version, number, fabric_file, output_format)
+
+
+def _explain_address(version: int, number: int, fabric_file: str, output_format: str) -> None:
+    from trackbed.fabric.plan.explain import explain_address
+
+    loaded, plan = read_fabric(fabric_file)
+    explanation = explain_address(loaded.fabric, plan, version, number)
     if output_format == "json":
         emit_json(explanation)
     else:
         click.echo(explanation.text)
-    raise SystemExit(1 if explanation.role == "outside" else 0)
+    raise SystemExit(1 if explanation.role in {"other", "outside"} else 0)
+
+
+def _explain_fault(topic: str, output_format: str) -> bool:
+    from trackbed.cli.faults import print_fault
+    from trackbed.doctor.catalogue import load_catalogue
+
+    fault = load_catalogue().get(topic)
+    if fault is not None:
+        print_fault(fault, output_format)
+    return fault is not None
+
+
+def _explain_rule(topic: str, output_format: str) -> bool:
+    from trackbed.lint.catalogue import load_rules, render_rule
+
+    rule = load_rules().get(topic)
+    if rule is not None:
+        _emit(rule, output_format, lambda: render_rule(rule))
+    return rule is not None
+
+
+def _explain_cause(topic: str, output_format: str) -> bool:
+    from trackbed.cluster.causes.catalogue import fill_cause, load_causes
+
+    cause = load_causes().get(topic)
+    if cause is not None:
+        diagnosis = fill_cause(cause, {})
+        document = {
+            **diagnosis._asdict(),
+            "names": dict(diagnosis.names),
+            "program": cause.program,
+            "example": cause.example,
+        }
+        _emit(document, output_format, lambda: _render_cause(diagnosis, cause.program, cause.example))
+    return cause is not None
+
+
+def _explain_message(topic: str, output_format: str) -> bool:
+    from trackbed.cluster.causes.catalogue import diagnose, load_causes
+
+    diagnosis = diagnose(topic) if " " in topic else None
+    if diagnosis is not None:
+        program = load_causes()[diagnosis.id].program
+        document = {**diagnosis._asdict(), "names": dict(diagnosis.names), "program": program, "example": topic}
+        _emit(document, output_format, lambda: _render_cause(diagnosis, program, ""))
+    return diagnosis is not None
+
+
+def _render_cause(diagnosis: NamedCause, program: str, example: str) -> str:
+    message = f"\n  message: {example}" if example else ""
+    return f"{diagnosis.id} ({program}): {diagnosis.title}\n  why: {diagnosis.cause}\n  fix: {diagnosis.fix}{message}"
+
+
+def _explain_field(topic: str, output_format: str) -> bool:
+    from trackbed.fabric.model.field_reference import find_field
+
+    field = find_field(topic)
+    if field is not None:
+        _emit(field._asdict(), output_format, lambda: _render_field(field))
+    return field is not None
+
+
+def _emit(value: object, output_format: str, render: Callable[[], str]) -> None:
+    if output_format == "json":
+        emit_json(value)
+    else:
+        click.echo(render())
+
+
+def _render_field(field: FieldReference) -> str:
+    default = f"\n  default: {field.default}" if field.default not in {"", "required"} else ""
+    required = " (required)" if field.default == "required" else ""
+    head = f"{field.path}{required}: {field.text}\n  value: {field.values}{default}".replace("`", "")
+    example = indent(field.example, "    ")
+    rows = [f"  {inner.path}: {inner.text}".replace("`", "") for inner in field.fields]
+    return "\n".join([head, "  example:", example, *(["\nfields:", *rows] if rows else [])])
+
+
+def _explain_name(topic: str, fabric_file: str, output_format: str) -> None:
+    from trackbed.fabric.plan.explain_name import explain_name
+
+    if fabric_file != "-" and not Path(fabric_file).exists():
+        refuse(f"{_describe_unknown(topic)}; to find a host or an interface, name its Fabric with -f FILE")
+    _, plan = read_fabric(fabric_file)
+    lines = explain_name(plan, topic)
+    if not lines:
+        refuse(f"{_describe_unknown(topic)}, nor has fabric {plan.common.fabric!r} a host or an interface of this name")
+    _emit({"name": topic, "text": "\n".join(lines)}, output_format, lambda: "\n".join(lines))
+
+
+def _describe_unknown(topic: str) -> str:
+    from trackbed.cluster.causes.catalogue import load_causes
+    from trackbed.doctor.catalogue import load_catalogue
+    from trackbed.fabric.model.field_reference import suggest_path
+    from trackbed.lint.catalogue import load_rules
+
+    similar = suggest_path(topic) if "." in topic else ""
+    known = [*load_catalogue(), *load_rules(), *load_causes()]
+    hint = f"; did you mean {similar!r}?" if similar else suggest_name(topic, known)
+    return f"{topic!r} is no address, fault, lint rule, known message or field of the Fabric{hint}"

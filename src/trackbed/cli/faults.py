@@ -2,38 +2,71 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 import click
 
-from trackbed.cli.options import emit_json, output_option, refuse, suggest
+from trackbed.cli.completion import complete_fault
+from trackbed.cli.options import choose_entries, emit_json, output_option
+
+if TYPE_CHECKING:
+    from trackbed.doctor.catalogue import Fault
 
 
 @click.command("faults")
-@click.argument("fault_id", required=False)
+@click.argument("fault_id", required=False, shell_complete=complete_fault)
 @output_option("table", "json")
 def command(fault_id: str | None, output_format: str) -> None:
-    """List the faults that doctor knows, or explain one.
+    """List the faults that doctor knows, or explain one; the column `lab` says where the lab can break it.
 
     \b
     Examples:
       trackbed faults
       trackbed faults route-rule-missing
     """
-    from trackbed.doctor.catalogue import load_catalogue
+    from trackbed.doctor.catalogue import fill_placeholders, load_catalogue
 
-    known = load_catalogue()
-    if fault_id is not None and fault_id not in known:
-        refuse(f"no fault {fault_id!r}{suggest(fault_id, known, 'see trackbed faults')}")
-    chosen = [known[fault_id]] if fault_id else list(known.values())
+    chosen = choose_entries(load_catalogue(), fault_id, "fault", "see trackbed faults")
     if output_format == "json":
-        emit_json(chosen)
+        emit_json([_build_document(fill_placeholders(fault)) for fault in chosen])
     elif fault_id:
-        fault = chosen[0]
-        click.echo(
-            f"{fault.id} ({fault.step}, {fault.verdict}): {fault.title}\n  why: {fault.cause}\n  fix: {fault.fix}"
-        )
+        print_fault(chosen[0], output_format)
     else:
         from trackbed.cli.tables import print_table
 
-        print_table(
-            ("step", "fault", "verdict", "what is checked"), [(f.step, f.id, f.verdict, f.title) for f in chosen]
-        )
+        rows = [(f.step, f.id, f.verdict, ", ".join(list_labs(f.id) or ()) or "-", f.title) for f in chosen]
+        print_table(("step", "fault", "verdict", "lab", "what is checked"), rows)
+
+
+def print_fault(fault: Fault, output_format: str) -> None:
+    """Print one fault: cause, fix, and how a lab breaks it."""
+    from trackbed.doctor.catalogue import fill_placeholders
+
+    filled = fill_placeholders(fault)
+    if output_format == "json":
+        emit_json(_build_document(filled))
+        return
+    click.echo(f"{filled.id} ({filled.step}, {filled.verdict}): {filled.title}")
+    click.echo(f"  why: {filled.cause}\n  fix: {filled.fix}")
+    for lab in list_labs(fault.id) or ():
+        click.echo(f"  lab: {_BREAK[lab].format(fault.id)}")
+
+
+_BREAK = {"namespaces": "trackbed lab break {}", "servers": "trackbed lab vm break node-0 {}"}
+
+
+def list_labs(fault_id: str) -> list[str] | None:
+    """Return where a lab can break a fault: namespaces, servers; None if the lab is not installed."""
+    try:
+        namespaces = import_module("trackbed_lab.faults").FAULTS
+        servers = {fault.id for fault in import_module("trackbed_lab.vm.faults").FAULTS}
+    except ModuleNotFoundError:
+        return None
+    return [lab for lab, ids in (("namespaces", namespaces), ("servers", servers)) if fault_id in ids]
+
+
+def _build_document(fault: Fault) -> dict[str, object]:
+    import msgspec
+
+    return {**msgspec.to_builtins(fault), "lab": list_labs(fault.id)}

@@ -1,4 +1,4 @@
-"""Findings as text: the first to fix, its consequences, and checks that could not be made."""
+"""Output of findings: the first to fix, its consequences, and checks that could not be made."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trackbed.cli.options import emit_json
+from trackbed.cli.terminal import escape_line, print_styled
 
 if TYPE_CHECKING:
     from trackbed.doctor.diagnosis import Diagnosis
@@ -15,26 +16,35 @@ if TYPE_CHECKING:
 COLOURS = {"fail": "red", "warn": "yellow", "unknown": "cyan", "pass": "green"}
 
 
-def show(diagnosis: Diagnosis, output_format: str, *, everything: bool = False) -> None:
+def print_diagnosis(diagnosis: Diagnosis, output_format: str, *, everything: bool = False) -> None:
     """Print a diagnosis as text or JSON."""
     if output_format == "json":
-        emit_json({"status": diagnosis.status, "first": diagnosis.first, "findings": diagnosis.findings})
+        emit_json(
+            {
+                "status": diagnosis.exit_status,
+                "first": diagnosis.first,
+                "findings": diagnosis.findings,
+                "leftOut": diagnosis.left_out,
+            }
+        )
         return
     from trackbed.doctor.grouping import group_findings
 
     passed = [f for f in diagnosis.findings if f.verdict == "pass"]
     others = [f for f in diagnosis.findings if f.verdict != "pass" and f != diagnosis.first]
     if diagnosis.first is not None:
-        click.secho("Fix this first:", bold=True)
-        _print_details(group_findings([diagnosis.first])[0])
+        print_styled(click.style("Fix this first:", bold=True))
+        _print_finding_details(group_findings([diagnosis.first])[0])
     for label, wanted in (("Also:", False), ("Consequences, or not judged because of it:", True)):
         chosen = group_findings([f for f in others if (f.because is not None) is wanted])
         if chosen:
-            click.secho(label, bold=True)
+            print_styled(click.style(label, bold=True))
         for finding in chosen:
-            _print_line(finding)
+            _print_finding(finding)
     for finding in group_findings(passed) if everything else ():
-        _print_line(finding)
+        _print_finding(finding)
+    for left_out in diagnosis.left_out:
+        click.echo(f"not checked: {', '.join(left_out.steps)} ({left_out.why})")
     _print_summary(diagnosis, len(passed))
 
 
@@ -42,21 +52,22 @@ def _render_badge(verdict: str) -> str:
     return click.style(f"{verdict:7}", fg=COLOURS[verdict], bold=True)
 
 
-def _print_details(finding: FindingGroup) -> None:
-    click.echo(f"  {_render_badge(finding.verdict)} {finding.id}  {finding.where}")
+def _print_finding_details(finding: FindingGroup) -> None:
+    print_styled(f"  {_render_badge(finding.verdict)} {finding.id}  {escape_line(finding.where)}")
     for label, text in (("saw", finding.evidence), ("why", finding.cause), ("fix", finding.fix)):
         if text:
-            click.echo(f"          {label}: {text}")
+            click.echo(f"          {label}: {escape_line(text)}")
 
 
-def _print_line(finding: FindingGroup) -> None:
+def _print_finding(finding: FindingGroup) -> None:
     evidence = f": {finding.evidence}" if finding.evidence else ""
-    click.echo(f"  {_render_badge(finding.verdict)} {finding.id}  {finding.where}{evidence}")
+    print_styled(f"  {_render_badge(finding.verdict)} {finding.id}  {escape_line(finding.where + evidence)}")
 
 
 def _print_summary(diagnosis: Diagnosis, passed: int) -> None:
     total = len(diagnosis.findings)
     broken = sum(f.verdict in {"fail", "warn"} for f in diagnosis.findings)
     unknown = total - passed - broken
-    word = "sound" if diagnosis.status == 0 else "broken" if broken else "unknown"
-    click.secho(f"{word}: {passed} of {total} checks passed, {broken} broken, {unknown} unknown", bold=True)
+    word = "sound" if diagnosis.exit_status == 0 else "broken" if broken else "unknown"
+    summary = f"{word}: {passed} of {total} checks passed, {broken} broken, {unknown} unknown"
+    print_styled(click.style(summary, bold=True))

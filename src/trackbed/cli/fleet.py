@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from trackbed.cli.options import emit_json, read_plan, refuse, suggest
+from trackbed.cli.completion import complete_nodes
+from trackbed.cli.ending import get_status_of_interrupt
+from trackbed.cli.options import ALL_NODES, combine_options, emit_json, read_plan, refuse, suggest_name
+from trackbed.cli.terminal import print_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from trackbed.fabric.plan.plan import Plan
     from trackbed.fleet.campaign import Campaign
     from trackbed.fleet.outcome import Outcome
 
-_Command = TypeVar("_Command", bound="Callable[..., Any]")
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
-_REACH = (
-    click.option("--nodes", metavar="SET", help="These hosts instead of this one, over SSH: 'gpu[001-512]'."),
+reach_options = combine_options(
+    click.option(
+        "--nodes",
+        metavar="SET",
+        shell_complete=complete_nodes,
+        help="These nodes instead of this one, over SSH: 'gpu[001-512]', or all.",
+    ),
     click.option("--fanout", type=click.IntRange(1, 1024), default=64, show_default=True, help="Hosts at a time."),
     click.option(
         "--timeout",
@@ -28,12 +35,15 @@ _REACH = (
         type=click.IntRange(5, 86400),
         default=300,
         show_default=True,
+        metavar="SECONDS",
         help="Seconds that a host may take; then it rolls back.",
     ),
     click.option("--user", metavar="NAME", help="Log in as this user; sudo without a password unless root."),
     click.option("--ssh-config", type=_FILE, metavar="FILE", help="Instead of your own ~/.ssh/config (ssh -F)."),
 )
-_ORDER = (
+"""--nodes SET and the options of SSH."""
+
+order_options = combine_options(
     click.option("--batch", default="10%", show_default=True, metavar="N|N%", help="Hosts in one batch."),
     click.option("--canary", type=click.IntRange(0), default=1, show_default=True, help="Hosts to try it on first."),
     click.option(
@@ -49,108 +59,118 @@ _ORDER = (
         help="File of the outcomes of hosts.",
     ),
 )
+"""The options of batches, failures, reboot and resumption."""
 
 
-def reach_options(command: _Command) -> _Command:
-    """Add --nodes and the options of SSH."""
-    for option in reversed(_REACH):
-        command = option(command)
-    return command
-
-
-def order_options(command: _Command) -> _Command:
-    """Add the options of batches, failures, reboot and resumption."""
-    for option in reversed(_ORDER):
-        command = option(command)
-    return command
-
-
-def diff(fabric_file: str, output_format: str, **reach: Any) -> None:  # noqa: ANN401 - the options of reach_options
-    """Show how many hosts differ from the plan."""
+def diff_hosts(fabric_file: str, output_format: str, **reach: Any) -> None:  # noqa: ANN401 - the options of reach_options
+    """Print how many hosts differ from the plan, and exit with status 0 or 1."""
     campaign = _build_campaign(fabric_file, reach)
     from trackbed.fleet.campaign import diff_all
 
     _run_campaign(campaign, output_format, lambda report: diff_all(campaign, report))
 
 
-def apply(fabric_file: str, output_format: str, log: Path, *, resume: bool, **options: Any) -> None:  # noqa: ANN401 - as above
-    """Apply to many hosts: canary, batches, stop on failure."""
+def apply_to_hosts(fabric_file: str, output_format: str, log: Path, *, resume: bool, **options: Any) -> None:  # noqa: ANN401 - as above
+    """Apply the plan to many hosts in batches, a canary first, or undo it there; stop at too many failures."""
     campaign = _build_campaign(fabric_file, options)
     from trackbed.fleet.campaign import apply_all
-    from trackbed.fleet.log import LogBusyError, opened
+    from trackbed.fleet.log import LogBusyError, open_log
 
     try:
-        with opened(log, resume=resume) as run_log:
+        with open_log(log, resume=resume) as run_log:
             _run_campaign(campaign, output_format, lambda report: apply_all(campaign, run_log, report))
     except LogBusyError as error:
-        refuse(str(error))
+        refuse(error)
     except OSError as error:
         refuse(f"cannot keep the run log {log}: {error.strerror}; name another with --log")
 
 
 def _build_campaign(fabric_file: str, options: dict[str, Any]) -> Campaign:
-    planned = read_plan(fabric_file)
+    plan = read_plan(fabric_file)
     from trackbed.fleet.campaign import Campaign
-    from trackbed.fleet.order import Order, size_of
-    from trackbed.fleet.run import Way
+    from trackbed.fleet.order import Order, compute_batch_size
+    from trackbed.fleet.run import SshOptions
 
-    names = _select_names(planned, options["nodes"])
+    names = _select_names(plan, options["nodes"])
     order = Order(options.get("batch", "100%"), options.get("canary", 0), options.get("max_failures", 0))
     try:
-        size_of(order.batch, len(names))
+        compute_batch_size(order.batch, len(names))
     except ValueError as error:
-        refuse(str(error))
-    transport = Way(options["fanout"], 15, options["user"], options["ssh_config"])
-    by_name = {node.name: node for node in planned.nodes}
+        refuse(error)
+    transport = SshOptions(options["fanout"], 15, options["user"], options["ssh_config"])
+    by_name = {node.name: node for node in plan.nodes}
     nodes = {name: by_name[name] for name in names}
     return Campaign(
-        nodes, transport, order, options.get("persist", "none"), options["seconds"], reboot=options.get("reboot", False)
+        nodes,
+        transport,
+        order,
+        options.get("persist", "none"),
+        options["seconds"],
+        reboot=options.get("reboot", False),
+        removals=options.get("removals"),
+        verb=options.get("verb", "apply"),
     )
 
 
-def _select_names(planned: Plan, node_set: str) -> list[str]:
+def _select_names(plan: Plan, node_set: str) -> list[str]:
     from ClusterShell.NodeSet import NodeSet, NodeSetException
 
+    if node_set == ALL_NODES:
+        return [node.name for node in plan.nodes]
     try:
         names = [str(name) for name in NodeSet(node_set)]
     except NodeSetException as error:
         refuse(f"--nodes {node_set}: {error}")
-    known = {node.name for node in planned.nodes}
+    known = {node.name for node in plan.nodes}
     unknown = [name for name in names if name not in known]
     if unknown or not names:
         others = f" (and {len(unknown) - 1} more of --nodes)" if len(unknown) > 1 else ""
         name = unknown[0] if unknown else node_set
-        refuse(f"fabric {planned.common.fabric!r} has no node {name!r}{others}{suggest(name, known)}")
+        refuse(f"fabric {plan.common.fabric!r} has no node {name!r}{others}{suggest_name(name, known)}")
     return names
 
 
 def _run_campaign(campaign: Campaign, output_format: str, work: Callable[[Callable[[Outcome], None]], None]) -> None:
-    """Run on all hosts, print each outcome, and end with 0 or 1."""
+    """Run `work` on all hosts, print each outcome, and exit.
+
+    The status is 0 if all are good, 3 if nothing is known of the others, else 1.
+    """
     outcomes: list[Outcome] = []
 
     def print_outcome(outcome: Outcome) -> None:
         outcomes.append(outcome)
-        if output_format != "json" or not outcome.good:
-            click.echo(f"[{len(outcomes)}/{len(campaign.nodes)}] {outcome.node}: {outcome.told}", err=not outcome.good)
+        if output_format != "json" or not outcome.is_good:
+            count = f"[{len(outcomes)}/{len(campaign.nodes)}]"
+            print_line(f"{count} {outcome.node}: {outcome.message}", err=not outcome.is_good)
 
     try:
         work(print_outcome)
     except ValueError as error:
-        refuse(str(error))
-    except KeyboardInterrupt:
+        refuse(error)
+    except KeyboardInterrupt as interrupt:
         click.echo("stopped; a host that has started always finishes. Continue with --resume", err=True)
-    _print_summary(outcomes, len(campaign.nodes), output_format)
-    raise SystemExit(0 if len(outcomes) == len(campaign.nodes) and all(outcome.good for outcome in outcomes) else 1)
+        _print_summary(outcomes, campaign, output_format)
+        raise SystemExit(get_status_of_interrupt(interrupt)) from interrupt
+    _print_summary(outcomes, campaign, output_format)
+    raise SystemExit(_choose_status(outcomes, len(campaign.nodes)))
 
 
-def _print_summary(outcomes: list[Outcome], total: int, output_format: str) -> None:
+def _choose_status(outcomes: Sequence[Outcome], expected: int) -> int:
+    others = [outcome for outcome in outcomes if not outcome.is_good]
+    if not others:
+        return 0 if len(outcomes) == expected else 1
+    return 3 if all(outcome.is_unknown for outcome in others) else 1
+
+
+def _print_summary(outcomes: list[Outcome], campaign: Campaign, output_format: str) -> None:
     from trackbed.fabric.host_ranges import fold_hosts
 
     if output_format == "json":
-        emit_json({"nodes": outcomes, "total": total})
+        emit_json({"nodes": outcomes, "total": len(campaign.nodes)})
         return
-    good = sum(outcome.good for outcome in outcomes)
-    click.echo(f"{good} of {total} hosts are as planned")
-    for kind in sorted({outcome.kind for outcome in outcomes if not outcome.good}):
+    good = sum(outcome.is_good for outcome in outcomes)
+    state = "as before the last apply" if campaign.verb == "undo" else "as planned"
+    click.echo(f"{good} of {len(campaign.nodes)} hosts are {state}")
+    for kind in sorted({outcome.kind for outcome in outcomes if not outcome.is_good}):
         names = [outcome.node for outcome in outcomes if outcome.kind == kind]
         click.echo(f"{kind}: {fold_hosts(names)} ({len(names)})", err=True)

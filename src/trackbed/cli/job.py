@@ -2,75 +2,121 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trackbed.cli.options import emit_json, fabric_option, output_option, refuse, stop, suggest
-from trackbed.cli.render_stack import load_stack, stack_names
+from trackbed.cli.completion import complete_file
+from trackbed.cli.files import replace_file
+from trackbed.cli.groups import CommandGroup
+from trackbed.cli.old_forms import refuse_option
+from trackbed.cli.options import (
+    check_name,
+    cluster_options,
+    emit_json,
+    exit_unknown,
+    exit_with_problems,
+    fabric_option,
+    output_option,
+    read_input_or_exit,
+    refuse,
+)
+from trackbed.cli.render_stack import complete_stack_name, load_stack_of_fabric
+from trackbed.cli.terminal import emit_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trackbed.cluster.jobs.jobs import Patched
+    from trackbed.cluster.jobs.editing.job_file import JobFile
+    from trackbed.cluster.jobs.jobs import PatchedJob
+    from trackbed.cluster.jobs.kinds.kind import JobParameters
     from trackbed.cluster.jobs.requirements import PodRequirements
-    from trackbed.cluster.jobs.round_trip import File
     from trackbed.fabric.plan.plan import Plan
 
 _Result = TypeVar("_Result")
 
 
-@click.group("job")
+@click.group("job", cls=CommandGroup)
 def command() -> None:
-    """Put rails on a job, write one, compare one with the plan."""
+    """Add rails to a job, write a job with rails, or compare a job with the plan.
+
+    \b
+    Examples:
+      trackbed job patch train.yaml -f fabric.yaml > train-with-rails.yaml
+      trackbed job diff train.yaml -f fabric.yaml
+      trackbed job new pytorchjob -f fabric.yaml
+    """
 
 
-def _stack_option(wrapped: Callable[..., Any]) -> Callable[..., Any]:
-    about = "How pods get NICs; `trackbed stacks -f FILE` lists what fits."
-    return click.option("--stack", "stack_name", required=True, metavar="NAME", shell_complete=stack_names, help=about)(
-        wrapped
-    )
+_stack_option = click.option(
+    "--stack",
+    "stack_name",
+    metavar="NAME",
+    shell_complete=complete_stack_name,
+    help="How pods get NICs; `trackbed stacks -f FILE` lists what fits. Default: the Fabric's kubernetes.stack.",
+)
+_rails_option = click.option(
+    "--rails", metavar="NUMBERS", help="Rails of each pod, such as 0,2,4,6 or 0-3. Default: all of the fabric."
+)
+_pod_spec_option = click.option(
+    "--pod-spec",
+    "pod_specs",
+    multiple=True,
+    metavar="PATH",
+    help="Path of a pod template or pod spec in a kind that is not known, such as spec.groups[0].podSpec.",
+)
 
 
 @command.command("patch")
-@click.argument("file", metavar="FILE|-")
+@click.argument("file", metavar="FILE|-", shell_complete=complete_file)
 @fabric_option
 @_stack_option
+@_rails_option
+@_pod_spec_option
 @click.option("--in-place", is_flag=True, help="Write the result back to FILE instead of printing it.")
-def patch(file: str, fabric_file: str, stack_name: str, in_place: bool) -> None:
-    """Add rails to every job in FILE; everything else is kept, comments too.
+def patch(
+    file: str, fabric_file: str, stack_name: str | None, rails: str | None, pod_specs: tuple[str, ...], in_place: bool
+) -> None:
+    """Add rails to every job in FILE; everything else stays byte for byte.
 
-    Existing values are kept even where the plan differs; each such value is reported on standard error.
+    Existing values are kept even where the plan differs; each such value is reported on standard error. A job with
+    hostNetwork is refused on a stack that gives pods interfaces of their own.
 
     \b
     Examples:
       trackbed job patch train.yaml -f fabric.yaml --stack spiderpool | kubectl apply -f -
       trackbed job patch train.yaml -f fabric.yaml --stack spiderpool --in-place
     """
-    from trackbed.cluster.jobs.jobs import put_rails
+    from trackbed.cluster.jobs.jobs import inject_into_jobs
 
-    _, requirements = _load_requirements(stack_name, fabric_file, file)
+    _, requirements = _load_requirements(stack_name, fabric_file, rails, file)
     job_file = _read_job_file(file)
-    for job in _convert_errors(lambda: put_rails(job_file.documents, requirements)):
+    jobs = _convert_errors(lambda: inject_into_jobs(job_file.documents, requirements, pod_specs))
+    _refuse_host_network(jobs)
+    for job in jobs:
         kept = [note for note in job.notes if note.verdict != "missing"]
         for note in kept:
             click.echo(f"{job.title}: {note}", err=True)
         click.echo(f"{job.title}: {len(job.notes) - len(kept)} added, {len(kept)} kept", err=True)
+    text = _render_or_exit(job_file)
     if in_place and file != "-":
-        _replace_file(Path(file), job_file.text())
+        replace_file(Path(file), text.encode())
     else:
-        click.echo(job_file.text(), nl=False)
+        emit_document(text)
 
 
 class _HelpWithKinds(click.Command):
     """A command whose help lists the kinds of jobs, which are loaded only for it."""
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the help with the kinds filled in."""
-        self.help = (self.help or "").format(kinds=", ".join(_list_kinds()))
+        """Write the help text with the kinds inserted."""
+        from inspect import cleandoc
+
+        from trackbed.cluster.jobs.nccl_options import NCCL_OPTIONS
+
+        options = "\n".join(f"  {name}\n      {effect}" for name, effect in NCCL_OPTIONS.items())
+        self.help = cleandoc(self.help or "").format(kinds=", ".join(_list_kinds()), options=options)
         super().format_help_text(ctx, formatter)
 
 
@@ -78,19 +124,36 @@ class _HelpWithKinds(click.Command):
 @click.argument("kind", shell_complete=lambda *_: _list_kinds())
 @fabric_option
 @_stack_option
+@_rails_option
 @click.option("--name", default="all-reduce", show_default=True, help="Name of the job.")
-@click.option("--image", help="Image of its containers, with NCCL and torchrun (pod, mpijob: nccl-tests).")
-@click.option("--nodes", type=click.IntRange(1), help="Nodes it takes. Default: all of the fabric.")
+@click.option("--image", help="Image of its containers, with NCCL and torchrun (mpijob: nccl-tests).")
+@click.option(
+    "--node-count",
+    "nodes",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Nodes it takes. Default: all that have the rails.",
+)
+@refuse_option("--nodes", instead="--node-count {value}")
+@click.option("--cpu", type=click.IntRange(1), help="CPUs of each pod. Default: none; 4 a GPU where CPUs are pinned.")
+@click.option("--memory", metavar="QUANTITY", help="Memory of each pod, as 256Gi. Default: as for --cpu, 32Gi a GPU.")
+@click.option("--hugepages", metavar="SIZE=QUANTITY", help="Huge pages of each pod, as 2Mi=4Gi.")
+@click.option("--nccl", multiple=True, metavar="NAME=VALUE", help="Option of NCCL; see below.")
 @click.option("--queue", help="Queue it waits in: Kueue's LocalQueue, or Volcano's Queue.")
 @click.option("--topology", multiple=True, metavar="LABEL", help="Node label that Kueue keeps pods together by.")
 @click.option("--namespace", help="Namespace of the job. Default: the Fabric's.")
 def new(
     kind: str,
     fabric_file: str,
-    stack_name: str,
+    stack_name: str | None,
+    rails: str | None,
     name: str,
     image: str | None,
     nodes: int | None,
+    cpu: int | None,
+    memory: str | None,
+    hugepages: str | None,
+    nccl: tuple[str, ...],
     queue: str | None,
     topology: tuple[str, ...],
     namespace: str | None,
@@ -99,45 +162,59 @@ def new(
 
     KIND: {kinds}.
 
+    With CPU and memory the pods are Guaranteed: kubelet's static policy gives them CPUs of their own. A job on one node
+    stays on NVLink and measures no rail.
+
+    \b
+    Options of NCCL:
+    {options}
+
     \b
     Examples:
       trackbed job new mpijob -f fabric.yaml --stack spiderpool --image IMAGE | kubectl apply -f -
       trackbed job new kueue -f fabric.yaml --stack spiderpool --name rails
-      trackbed job new jobset -f fabric.yaml --stack spiderpool --image IMAGE --nodes 4 --queue rails
+      trackbed job new jobset -f fabric.yaml --stack spiderpool --image IMAGE --node-count 4 --queue rails
     """
     from trackbed.cluster.jobs import kinds
-    from trackbed.cluster.jobs.kinds.queued import queue_objects
+    from trackbed.cluster.jobs.kinds.queued import build_queue_objects
     from trackbed.fabric.yaml_text import render_documents
 
-    _check_kind(kind)
-    planned, requirements = _load_requirements(stack_name, fabric_file)
-    _check_arguments(planned, kind, name, image, nodes)
-    shape = kinds.shape(planned, requirements, name, image or "", nodes or len(planned.nodes))
+    check_name(kind, _list_kinds(), "kind", f"there are {', '.join(_list_kinds())}")
+    plan, requirements = _load_requirements(stack_name, fabric_file, rails)
+    _check_arguments(plan, kind, name, image, nodes)
+    requirements = _add_nccl_options(requirements, nccl)
+    params = kinds.build_job_parameters(plan, requirements, name, image or "", nodes or _choose_node_count(kind, plan))
+    params = _set_compute(params, cpu, memory, hugepages)
+    if params.node_count == 1 and kind != "kueue":
+        click.echo("on one node the all-reduce stays on NVLink and uses no rail; take --node-count 2 or more", err=True)
     if kind == "kueue":
-        objects = queue_objects(planned, requirements, name, shape.gpus, topology)
+        objects = build_queue_objects(plan, requirements, name, params.gpus_per_node, topology)
         if requirements.access.claims:
             click.echo("Kueue counts claims only if its configuration has deviceClassMappings for them", err=True)
     else:
         level = next(iter(topology), None)
-        objects, notes = _convert_errors(lambda: kinds.new(kinds.KINDS[kind], requirements, shape, queue, level))
+        objects, notes = _convert_errors(lambda: kinds.build_job(kinds.KINDS[kind], requirements, params, queue, level))
         for note in notes:
             click.echo(note, err=True)
-    for text in render_documents(kinds.in_namespace(objects, namespace or planned.kubernetes.namespace)):
-        click.echo(text, nl=False)
+    for text in render_documents(kinds.set_namespace(objects, namespace or plan.kubernetes.namespace)):
+        emit_document(text)
 
 
 @command.command("diff")
-@click.argument("file", metavar="[FILE|-]", default="")
+@click.argument("file", metavar="[FILE|-]", default="", shell_complete=complete_file)
 @fabric_option
 @_stack_option
+@_rails_option
+@_pod_spec_option
 @click.option("--pod", metavar="NAMESPACE/NAME", help="Look at a pod of a cluster instead of a file.")
-@click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster. Default: as kubectl does.")
-@click.option("--context", help="Context of the kubeconfig. Default: its current one.")
+@cluster_options
 @output_option("table", "json")
 def diff(
     file: str,
     fabric_file: str,
-    stack_name: str,
+    stack_name: str | None,
+    rails: str | None,
+    pod_specs: tuple[str, ...],
     pod: str | None,
     kubeconfig: str | None,
     context: str | None,
@@ -145,24 +222,25 @@ def diff(
 ) -> None:
     """Show how the jobs in FILE, or a pod, differ from the plan, and what each difference breaks.
 
-    Exit status: 0 nothing differs, 1 something does, 2 wrong use or input, 3 the cluster does not answer.
+    Exits with 0 when nothing differs, 1 when something does, 2 on wrong use or input, 3 when the cluster does not
+    respond.
 
     \b
     Examples:
       trackbed job diff train.yaml -f fabric.yaml --stack spiderpool
       trackbed job diff --pod training/w-0 -f fabric.yaml --stack spiderpool
     """
-    from trackbed.cluster.jobs.jobs import compare
+    from trackbed.cluster.jobs.jobs import compare_jobs
 
     if bool(file) == bool(pod):
         refuse("name either a FILE or a pod with --pod")
-    _, requirements = _load_requirements(stack_name, fabric_file, file)
+    _, requirements = _load_requirements(stack_name, fabric_file, rails, file)
     documents = [_read_live_pod(pod, kubeconfig, context)] if pod else _read_job_file(file).documents
-    jobs = _convert_errors(lambda: compare(documents, requirements))
+    jobs = _convert_errors(lambda: compare_jobs(documents, requirements, pod_specs))
     if output_format == "json":
         emit_json([{"job": job.title, "notes": job.notes} for job in jobs])
     else:
-        _show_differences(jobs)
+        _print_differences(jobs)
     if any(job.notes for job in jobs):
         raise SystemExit(1)
 
@@ -176,18 +254,19 @@ def _read_live_pod(pod: str, kubeconfig: str | None, context: str | None) -> dic
         with ClusterSession(kubeconfig, context) as cluster:
             return cluster.run(cluster.client.get("v1", "Pod", name, namespace or None))
     except UnreachableError as error:
-        click.echo(f"trackbed: {error}", err=True)
-        raise SystemExit(3) from error
+        exit_unknown(error)
     except KubeError as error:
-        refuse(str(error))
+        refuse(error)
 
 
-def _show_differences(jobs: list[Patched]) -> None:
+def _print_differences(jobs: list[PatchedJob]) -> None:
     from trackbed.cli.tables import print_table
 
-    rows = [(job.title, note.verdict, note.what, note.breaks) for job in jobs for note in job.notes]
-    if rows:
-        print_table(("job", "", "what", "breaks"), rows)
+    rows = [(job.title, note.role, note.verdict, note.difference, note.breaks) for job in jobs for note in job.notes]
+    if any(role for _, role, *_ in rows):
+        print_table(("job", "role", "", "what", "breaks"), rows)
+    elif rows:
+        print_table(("job", "", "what", "breaks"), [(title, *cells) for title, _, *cells in rows])
     else:
         click.echo(f"{', '.join(job.title for job in jobs)}: as planned")
 
@@ -198,49 +277,100 @@ def _list_kinds() -> list[str]:
     return [*KINDS, "kueue"]
 
 
-def _check_kind(kind: str) -> None:
-    if kind not in _list_kinds():
-        refuse(f"no kind {kind!r}{suggest(kind, _list_kinds(), 'there are ' + ', '.join(_list_kinds()))}")
+def _check_arguments(plan: Plan, kind: str, name: str, image: str | None, nodes: int | None) -> None:
+    from trackbed.cluster.jobs.kinds.kind import JOB_NAME_PATTERN
 
-
-def _check_arguments(planned: Plan, kind: str, name: str, image: str | None, nodes: int | None) -> None:
-    from trackbed.cluster.jobs.kinds.kind import NAME
-
-    if not NAME.fullmatch(name):
+    if not JOB_NAME_PATTERN.fullmatch(name):
         refuse(f"--name {name!r}: lower-case letters, digits and - only, beginning with a letter, 40 at most")
     if image is None and kind != "kueue":
-        refuse("name an image with --image; it must hold NCCL and, for pod and mpijob, nccl-tests")
-    if nodes and nodes > len(planned.nodes):
-        refuse(f"--nodes {nodes}: fabric {planned.common.fabric!r} has {len(planned.nodes)}")
+        refuse("name an image with --image; it must hold NCCL and torchrun, for mpijob nccl-tests")
+    if nodes and nodes > len(plan.nodes):
+        refuse(f"--node-count {nodes}: fabric {plan.common.fabric!r} has {len(plan.nodes)} with these rails")
 
 
-def _load_requirements(stack_name: str, fabric_file: str, file: str = "") -> tuple[Plan, PodRequirements]:
+def _choose_node_count(kind: str, plan: Plan) -> int:
+    """Return the nodes of a new job: all; two for pods, each of which is an object of its own."""
+    return min(2, len(plan.nodes)) if kind == "pod" else len(plan.nodes)
+
+
+def _add_nccl_options(requirements: PodRequirements, settings: tuple[str, ...]) -> PodRequirements:
+    import msgspec
+
+    from trackbed.cluster.jobs.nccl_options import parse_nccl_options
+
+    try:
+        options = parse_nccl_options(settings)
+    except ValueError as error:
+        refuse(f"--nccl: {error}")
+    return msgspec.structs.replace(requirements, variables=requirements.variables + options)
+
+
+def _set_compute(params: JobParameters, cpu: int | None, memory: str | None, hugepages: str | None) -> JobParameters:
+    import msgspec
+
+    compute = dict(params.compute)
+    size, _, quantity = (hugepages or "").partition("=")
+    if hugepages and not (size and quantity):
+        refuse(f"--hugepages {hugepages}: write SIZE=QUANTITY, such as 2Mi=4Gi")
+    if bool(cpu) != bool(memory) and not compute:
+        refuse("name --cpu and --memory together: with one of them the pods are not Guaranteed")
+    compute |= {"cpu": str(cpu)} if cpu else {}
+    compute |= {"memory": memory} if memory else {}
+    compute |= {f"hugepages-{size}": quantity} if hugepages else {}
+    if hugepages and "memory" not in compute:
+        refuse("name --cpu and --memory with --hugepages: the API server refuses huge pages alone")
+    return msgspec.structs.replace(params, compute=tuple(compute.items()))
+
+
+def _load_requirements(
+    stack_name: str | None, fabric_file: str, rails: str | None, file: str = ""
+) -> tuple[Plan, PodRequirements]:
+    """Return the plan of the nodes that have the rails, and the requirements of pods with them."""
+    from trackbed.cluster.jobs.rail_choice import choose_rails, describe_other_nodes, keep_nodes
     from trackbed.cluster.jobs.requirements import build_requirements
 
     if file == fabric_file == "-":
         refuse("the job and the Fabric cannot both come from standard input; name a file for one of them")
-    stack, planned = load_stack(stack_name, fabric_file)
-    requirements = build_requirements(stack, planned)
+    stack, plan = load_stack_of_fabric(stack_name, fabric_file)
+    try:
+        numbers = choose_rails(plan, rails)
+    except ValueError as error:
+        refuse(f"--rails {rails}: {error}")
+    requirements = build_requirements(stack, plan, numbers)
     if not requirements.has_rails:
-        refuse(f"stack {stack_name} gives no rails to pods; `trackbed stacks` lists those that do")
-    return planned, requirements
+        refuse(f"stack {stack.name} gives no rails to pods; `trackbed stacks` lists those that do")
+    if warning := describe_other_nodes(plan, numbers):
+        click.echo(f"warning: {warning}", err=True)
+    return keep_nodes(plan, numbers), requirements
 
 
-def _read_job_file(file: str) -> File:
-    from trackbed.cluster.jobs.round_trip import MAX_BYTES, File
+def _read_job_file(file: str) -> JobFile:
+    from trackbed.cluster.jobs.editing.job_file import MAX_BYTES, JobFile
+    from trackbed.fabric.model.problems import SpecError
+
+    raw = read_input_or_exit(file, MAX_BYTES)
+    try:
+        return JobFile(raw, "<stdin>" if file == "-" else file)
+    except SpecError as error:
+        exit_with_problems(error.problems)
+
+
+def _refuse_host_network(jobs: list[PatchedJob]) -> None:
+    from trackbed.cluster.jobs.placement import HOST_NETWORK_CONFLICT
+
+    for job in jobs:
+        for note in job.notes:
+            if note.code == HOST_NETWORK_CONFLICT.code:
+                refuse(f"{job.title}: {note.path}: {note.difference}: {note.breaks} [{note.code}]")
+
+
+def _render_or_exit(job_file: JobFile) -> str:
     from trackbed.fabric.model.problems import SpecError
 
     try:
-        if file == "-":
-            raw = sys.stdin.buffer.read(MAX_BYTES + 1)
-        else:
-            with Path(file).open("rb") as stream:
-                raw = stream.read(MAX_BYTES + 1)
-        return File(raw, "<stdin>" if file == "-" else file)
-    except OSError as error:
-        refuse(f"cannot read {file}: {error.strerror}")
+        return job_file.render()
     except SpecError as error:
-        stop(error.problems)
+        exit_with_problems(error.problems)
 
 
 def _convert_errors(work: Callable[[], _Result]) -> _Result:
@@ -249,18 +379,4 @@ def _convert_errors(work: Callable[[], _Result]) -> _Result:
     try:
         return work()
     except NotAJobError as error:
-        refuse(str(error))
-
-
-def _replace_file(path: Path, text: str) -> None:
-    """Replace a file atomically, with its permissions."""
-    path = path.resolve()
-    temporary = path.with_name(f".{path.name}.new")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.chmod(path.stat().st_mode & 0o7777)
-        temporary.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        refuse(f"cannot write {path}: {error.strerror}")
+        refuse(error)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import suppress
 from pathlib import Path
-from stat import S_IMODE
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from trackbed.cli.options import emit_json, refuse, suggest
+from trackbed.cli.completion import complete_file, complete_rule
+from trackbed.cli.files import replace_file
+from trackbed.cli.lint_inputs import load_schemas, read_cluster, read_crds, read_documents, read_texts
+from trackbed.cli.old_forms import refuse_option
+from trackbed.cli.options import choose_entries, emit_json, output_option, refuse
+from trackbed.cli.terminal import emit_document, print_styled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,37 +21,42 @@ if TYPE_CHECKING:
     from trackbed.lint.finding import Breach, LintProblem
     from trackbed.lint.schemas.crds import Schemas
 
-_ENDINGS = {".yaml", ".yml", ".json"}
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
 @click.command("lint")
-@click.argument("paths", nargs=-1, metavar="[FILE|DIR|-]...")
+@click.argument("paths", nargs=-1, metavar="[FILE|DIR|-]...", shell_complete=complete_file)
 @click.option(
-    "--crds", envvar="TRACKBED_CRDS", metavar="DIR", help="CRDs to check fields against [env: TRACKBED_CRDS]."
+    "--crds",
+    envvar="TRACKBED_CRDS",
+    metavar="DIR",
+    help="CRDs of further kinds, or of other versions than the shipped ones [env: TRACKBED_CRDS].",
 )
 @click.option(
-    "--nodes", type=click.IntRange(1), metavar="N", help="Nodes of the cluster; checks whether pools suffice."
+    "--node-count",
+    "nodes",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Nodes of the cluster; checks whether pools suffice.",
 )
+@refuse_option("--nodes", instead="--node-count {value}")
 @click.option("--fix", is_flag=True, help="Write the safe fixes and show them as a diff.")
-@click.option("--cluster", is_flag=True, help="Read the objects from a cluster instead.")
-@click.option("--kubeconfig", metavar="FILE", help="With --cluster: how to reach it. Default: as kubectl.")
-@click.option("--explain", metavar="RULE", help="Explain a rule and exit.")
-@click.option("--rules", "list_rules", is_flag=True, help="List the rules and exit.")
 @click.option(
-    "-o",
-    "--output",
-    "output_format",
-    type=click.Choice(["text", "json", "sarif", "junit"]),
-    default="text",
-    show_default=True,
-    help="Output format.",
+    "--baseline", metavar="FILE", shell_complete=complete_file, help="Do not report the problems that FILE holds."
 )
+@click.option("--update-baseline", is_flag=True, help="Write the problems to the file of --baseline.")
+@click.option("--cluster", is_flag=True, help="Lint the objects of a cluster; with files, check them against its CRDs.")
+@click.option("--kubeconfig", metavar="FILE", help="With --cluster: how to reach it. Default: as kubectl.")
+@click.option("--explain", metavar="RULE", shell_complete=complete_rule, help="Explain a rule and exit.")
+@click.option("--rules", "list_rules", is_flag=True, help="List the rules and exit.")
+@output_option("text", "json", "sarif", "junit")
 def command(
     paths: tuple[str, ...],
     crds: str | None,
     nodes: int | None,
     fix: bool,
+    baseline: str | None,
+    update_baseline: bool,
     cluster: bool,
     kubeconfig: str | None,
     explain: str | None,
@@ -58,131 +65,61 @@ def command(
 ) -> None:
     """Find mistakes in Kubernetes manifests of GPU networks.
 
-    Reports what a strict API server would refuse (with --crds), and what no schema can express: ranges, references,
-    RDMA modes, NCCL's environment. All files of a call are checked together.
+    Reports what a strict API server would refuse, and what no schema can express: ranges, references, RDMA modes,
+    NCCL's environment. The files of one folder are checked together. The schemas of Kubernetes and of the operators
+    around GPU networks are built in; --crds adds others.
 
     \b
     Examples:
-      trackbed lint manifests/ --crds crds/
+      trackbed lint manifests/
       kustomize build . | trackbed lint -
-      trackbed lint --cluster --crds crds/
-      trackbed lint pools.yaml --nodes 512
+      trackbed lint --cluster
+      trackbed lint pools.yaml --node-count 512
       trackbed lint manifests/ --fix
+      trackbed lint manifests/ --baseline lint-baseline.json --update-baseline
       trackbed lint manifests/ -o sarif > lint.sarif
       trackbed lint --explain hca-prefix
 
+    A comment accepts a problem of its line, or at the top of a file those of the file:
+    # trackbed: ignore RULE reason
+
     \b
-    Exit status: 0 nothing found (or notes only), 1 errors or warnings, 2 wrong use or unreadable input.
+    Exits with 0 when nothing or only notes were found, 1 on errors or warnings, 2 on wrong use or unreadable input.
     """
     if explain is not None or list_rules:
         _explain_rules(explain, output_format)
         return
-    if bool(paths) == cluster:
-        refuse("name files or folders to lint, - for standard input, or --cluster alone")
-    texts = dict(_read_texts(paths))
-    documents, breaches, failed = (_read_cluster(kubeconfig), [], False) if cluster else _read_documents(texts)
-    problems = _find_problems(documents, breaches, _load_schemas(crds, output_format), nodes)
+    if not paths and not cluster:
+        refuse("name files or folders to lint, - for standard input, or --cluster")
+    if update_baseline and baseline is None:
+        refuse("--update-baseline writes the file of --baseline FILE; name one")
+    texts = dict(read_texts(paths))
+    is_live = cluster and not paths
+    documents, breaches, failed = (read_cluster(kubeconfig), [], False) if is_live else read_documents(texts)
+    # An API server has checked the objects that it holds; its own version may have other fields than the shipped one.
+    schemas = None if is_live and not crds else load_schemas(crds, read_crds(kubeconfig) if cluster else ())
+    problems = _find_problems(documents, breaches, schemas, nodes)
     if fix:
-        problems = _apply_fixes(texts, problems, crds, nodes)
+        problems = _apply_fixes(texts, problems, schemas, nodes)
+    if baseline is not None:
+        problems = _apply_baseline(problems, Path(baseline), update=update_baseline)
     _print_problems(problems, output_format, texts)
     raise SystemExit(2 if failed else int(any(problem.severity != "note" for problem in problems)))
 
 
 def _explain_rules(rule_id: str | None, output_format: str) -> None:
-    from trackbed.lint.catalogue import explain_rule, load_rules
+    from trackbed.lint.catalogue import load_rules, render_rule
 
-    rules = load_rules()
-    if rule_id is not None and rule_id not in rules:
-        refuse(f"no rule {rule_id!r}{suggest(rule_id, rules, 'see trackbed lint --rules')}")
-    chosen = [rules[rule_id]] if rule_id else list(rules.values())
+    chosen = choose_entries(load_rules(), rule_id, "rule", "see trackbed lint --rules")
     if output_format == "json":
         emit_json(chosen)
     elif rule_id:
-        click.echo(explain_rule(rules[rule_id]))
+        click.echo(render_rule(chosen[0]))
     else:
         from trackbed.cli.tables import print_table
 
         rows = [(rule.id, rule.severity, "yes" if rule.safe else "", rule.title) for rule in chosen]
         print_table(("rule", "severity", "--fix", "what"), rows)
-
-
-def _read_texts(paths: tuple[str, ...]) -> Iterable[tuple[str, bytes]]:
-    from trackbed.fabric.model.source import MAX_BYTES
-
-    for path in paths:
-        if path == "-":
-            yield "<stdin>", sys.stdin.buffer.read(MAX_BYTES + 1)
-            continue
-        for file in _list_files(Path(path)):
-            try:
-                with file.open("rb") as stream:
-                    yield str(file), stream.read(MAX_BYTES + 1)
-            except OSError as error:
-                refuse(f"cannot read {file}: {error.strerror}")
-
-
-def _list_files(path: Path) -> list[Path]:
-    """Return a file itself, or the manifests in a folder at any depth, without hidden ones."""
-    if not path.is_dir():
-        return [path]
-    files = sorted(file for file in path.rglob("*") if file.suffix in _ENDINGS and file.is_file())
-    kept = [file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts)]
-    if not kept:
-        refuse(f"{path} holds no file that ends in .yaml, .yml or .json")
-    return kept
-
-
-def _read_documents(texts: dict[str, bytes]) -> tuple[list[Document], list[Breach], bool]:
-    """Return the documents, the breaches found while reading, and whether a file could not be read."""
-    from trackbed.fabric.model.problems import SpecError
-    from trackbed.lint.manifests import read_manifests
-
-    documents: list[Document] = []
-    breaches: list[Breach] = []
-    failed = False
-    for file, raw in texts.items():
-        try:
-            objects, early = read_manifests(raw, file)
-        except SpecError as error:
-            failed = True
-            for problem in error.problems:
-                click.echo(problem, err=True)
-            continue
-        documents += objects
-        breaches += early
-    return documents, breaches, failed
-
-
-def _read_cluster(kubeconfig: str | None) -> list[Document]:
-    from trackbed.cli.cluster_session import ClusterSession
-    from trackbed.cluster.api.errors import KubeError, UnknownKindError
-    from trackbed.lint.live import READ, to_documents
-
-    objects: dict[str, list[dict[str, Any]]] = {}
-    try:
-        with ClusterSession(kubeconfig) as cluster:
-            for api_version, kind in READ:
-                with suppress(UnknownKindError):
-                    objects[kind] = objects.get(kind) or cluster.collect(cluster.client.list(api_version, kind))
-    except KubeError as error:
-        refuse(str(error))
-    return to_documents(body for bodies in objects.values() for body in bodies)
-
-
-def _load_schemas(crds: str | None, output_format: str) -> Schemas | None:
-    if not crds:
-        if output_format == "text":
-            click.echo("note: no CRDs (--crds DIR): fields and types are not checked, rules only", err=True)
-        return None
-    from trackbed.fabric.model.problems import SpecError
-    from trackbed.lint.schemas.crds import index_crds
-
-    if not Path(crds).is_dir():
-        refuse(f"--crds {crds} is not a folder; name one that holds CustomResourceDefinitions")
-    try:
-        return index_crds(_read_texts((crds,)))
-    except SpecError as error:
-        refuse(str(error))
 
 
 def _find_problems(
@@ -195,14 +132,13 @@ def _find_problems(
     try:
         return lint(index_documents(documents, nodes), schemas, breaches)
     except SpecError as error:
-        refuse(str(error))
+        refuse(error)
 
 
 def _apply_fixes(
-    texts: dict[str, bytes], problems: tuple[LintProblem, ...], crds: str | None, nodes: int | None
+    texts: dict[str, bytes], problems: tuple[LintProblem, ...], schemas: Schemas | None, nodes: int | None
 ) -> tuple[LintProblem, ...]:
     """Write the safe fixes, print them as a diff, and return the problems that remain."""
-    from trackbed.host.atomic import replace
     from trackbed.lint.fix import apply_fixes, render_diff
 
     if not texts or "<stdin>" in texts:
@@ -212,14 +148,29 @@ def _apply_fixes(
         after = apply_fixes(before, [problem for problem in problems if problem.file == file])
         click.echo(render_diff(file, before, after), nl=False, err=True)
         if after != before:
-            try:
-                target = Path(file).resolve()  # keeps a symbolic link
-                replace(target, after.encode("utf-8"), S_IMODE(target.stat().st_mode))
-            except OSError as error:
-                refuse(f"cannot write {file}: {error.strerror}")
+            replace_file(Path(file), after.encode("utf-8"))
             texts[file] = after.encode("utf-8")
-    documents, breaches, _ = _read_documents(texts)
-    return _find_problems(documents, breaches, _load_schemas(crds, "quiet"), nodes)
+    documents, breaches, _ = read_documents(texts)
+    return _find_problems(documents, breaches, schemas, nodes)
+
+
+def _apply_baseline(problems: tuple[LintProblem, ...], path: Path, *, update: bool) -> tuple[LintProblem, ...]:
+    """Return the problems that the baseline does not hold, after writing it if `update` is set."""
+    from trackbed.fabric.model.problems import SpecError
+    from trackbed.lint.baseline import compare_with_baseline, read_baseline, render_baseline
+
+    folder = path.absolute().parent
+    try:
+        if update:
+            replace_file(path, render_baseline(problems, folder))
+        comparison = compare_with_baseline(problems, read_baseline(path), folder)
+    except FileNotFoundError:
+        refuse(f"--baseline {path} is not there; write it with --update-baseline")
+    except (SpecError, OSError) as error:
+        refuse(error)
+    if comparison.fixed:
+        click.echo(f"note: {comparison.fixed} problems of {path} are gone; --update-baseline removes them", err=True)
+    return comparison.problems
 
 
 def _print_problems(problems: tuple[LintProblem, ...], output_format: str, files: Iterable[str]) -> None:
@@ -232,13 +183,13 @@ def _print_problems(problems: tuple[LintProblem, ...], output_format: str, files
     elif output_format == "junit":
         from trackbed.lint.output.junit import render_junit
 
-        click.echo(render_junit(problems, files), nl=False)
+        emit_document(render_junit(problems, files))
     else:
-        from trackbed.lint.output.text import render_lines
+        from trackbed.lint.output.text import iter_report_lines
 
-        for line in render_lines(problems, _paint):
-            click.echo(line)
+        for line in iter_report_lines(problems, _style_text):
+            print_styled(line)
 
 
-def _paint(text: str, style: str) -> str:
+def _style_text(text: str, style: str) -> str:
     return click.style(text, bold=True, fg=_COLOURS.get(style))

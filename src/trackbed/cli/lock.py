@@ -1,11 +1,10 @@
 """`trackbed lock`: a record of each node's slot."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click
 
+from trackbed.cli.files import replace_file
 from trackbed.cli.options import LOCK_NAME, fabric_option, read_fabric, refuse
 
 
@@ -27,9 +26,9 @@ def command(fabric_file: str, check: bool) -> None:
 
     if fabric_file == "-":
         refuse("a lock lies beside its Fabric; name the file with -f FILE")
-    loaded, planned = read_fabric(fabric_file)
+    loaded, plan = read_fabric(fabric_file)
     old = loaded.lock.nodes if loaded.lock else {}
-    new = merge_slots(old, {node.name: node.slot for node in planned.nodes})
+    new = merge_slots(old, {node.name: node.slot for node in plan.nodes})
     added = len(new) - len(old)
     path = Path(fabric_file).with_name(LOCK_NAME)
     if not added:
@@ -38,20 +37,5 @@ def command(fabric_file: str, check: bool) -> None:
     if check:
         click.echo(f"{path} lacks {added} nodes; run trackbed lock")
         raise SystemExit(1)
-    _write(path, render_lock(loaded.fabric.metadata.name, new))
+    replace_file(path, render_lock(loaded.fabric.metadata.name, new).encode())
     click.echo(f"wrote {path}: {added} nodes added, {len(new)} in all")
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace the lock atomically, so that a crash leaves either version."""
-    import os
-
-    temporary = path.with_name(f".{path.name}.new")
-    try:
-        with temporary.open("w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        refuse(f"cannot write {path}: {error.strerror}")

@@ -1,16 +1,28 @@
-"""`trackbed plan`: the addresses and names that are derived from a Fabric."""
+"""`trackbed plan`: the addresses and names derived from a Fabric."""
 
 from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from trackbed.cli.options import emit_json, fabric_option, output_option, read_fabric, refuse
+from trackbed.cli.old_forms import refuse_option
+from trackbed.cli.options import (
+    emit_json,
+    fabric_option,
+    nodes_option,
+    output_option,
+    read_fabric,
+    refuse,
+    select_nodes,
+)
+from trackbed.cli.terminal import emit_document
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from trackbed.fabric.model.load import LoadedFabric
     from trackbed.fabric.plan.plan import CommonPlan, NodePlan, Plan, PortPlan
 
@@ -19,64 +31,41 @@ COLUMNS = ("node", "unit", "rail", "netdev", "port", "ipv4", "gateway", "pods", 
 
 @click.command("plan")
 @fabric_option
-@click.option("--node", "node_names", metavar="NODES", help="Only these nodes; ranges as in gpu-[0-3].")
+@nodes_option
+@refuse_option("--node", instead="--nodes {value}")
 @click.option("--rail", type=click.IntRange(min=0), help="Only this rail.")
 @output_option("table", "json", "csv", "yaml")
-def command(fabric_file: str, node_names: str | None, rail: int | None, output_format: str) -> None:
-    """Show every address and name that is derived from a Fabric.
+def command(fabric_file: str, nodes: str | None, rail: int | None, output_format: str) -> None:
+    """Show every address and name derived from a Fabric.
 
     \b
     Examples:
       trackbed plan -f fabric.yaml
-      trackbed plan -f fabric.yaml --node gpu-[0-3] --rail 2 -o csv
+      trackbed plan -f fabric.yaml --nodes gpu-[0-3] --rail 2 -o csv
       trackbed import netplan ./netplan | trackbed plan -f - -o json
     """
-    import msgspec
-
-    from trackbed.fabric.plan.plan_file import write_plan
-
-    loaded, planned = read_fabric(fabric_file)
-    if rail is not None and rail >= len(planned.common.rails):
-        refuse(f"the fabric has rails 0 to {len(planned.common.rails) - 1}, none is {rail}")
-    nodes = _select_nodes(planned, node_names)
-    _warn_of_missing_slots(loaded, planned, fabric_file)
-    if output_format == "json":
-        emit_json(msgspec.Raw(write_plan(planned, nodes, rail)))
-    elif output_format == "yaml":
-        _print_yaml(write_plan(planned, nodes, rail))
+    loaded, plan = read_fabric(fabric_file)
+    if rail is not None and rail >= len(plan.common.rails):
+        refuse(f"the fabric has rails 0 to {len(plan.common.rails) - 1}, none is {rail}")
+    chosen = select_nodes(plan, nodes)
+    _warn_of_missing_slots(loaded, plan, fabric_file)
+    if output_format in {"json", "yaml"}:
+        _print_document(plan, chosen, rail, output_format)
     elif output_format == "csv":
-        _print_csv(_render_rows(nodes, rail))
+        _print_csv(_build_rows(chosen, rail))
     else:
-        _print_plan(planned.common, _render_rows(nodes, rail))
+        _print_plan(plan.common, _build_rows(chosen, rail))
 
 
-def _select_nodes(planned: Plan, node_names: str | None) -> list[NodePlan]:
-    if node_names is None:
-        return list(planned.nodes)
-    from pydantic_core import PydanticCustomError
-
-    from trackbed.fabric.model.nodes import expand_hosts
-
-    try:
-        wanted = set(expand_hosts(node_names))
-    except PydanticCustomError as error:
-        refuse(error.message())
-    nodes = [node for node in planned.nodes if node.name in wanted]
-    missing = wanted - {node.name for node in nodes}
-    if missing:
-        refuse(f"the fabric has no node {min(missing)!r}")
-    return nodes
-
-
-def _warn_of_missing_slots(loaded: LoadedFabric, planned: Plan, fabric_file: str) -> None:
+def _warn_of_missing_slots(loaded: LoadedFabric, plan: Plan, fabric_file: str) -> None:
     known = loaded.lock.nodes if loaded.lock else {}
-    count = sum(node.name not in known for node in planned.nodes)
+    count = sum(node.name not in known for node in plan.nodes)
     if count:
         advice = f"`trackbed lock -f {fabric_file}`" if fabric_file != "-" else "`trackbed lock` on the file"
         click.echo(f"note: {count} nodes have no slot in a lock yet; {advice} keeps their addresses for good", err=True)
 
 
-def _render_cells(node: NodePlan, port: PortPlan) -> tuple[str, ...]:
+def _build_port_row(node: NodePlan, port: PortPlan) -> tuple[str, ...]:
     from trackbed.fabric.model.ranges import format_address
 
     v4 = port.v4
@@ -96,8 +85,8 @@ def _render_cells(node: NodePlan, port: PortPlan) -> tuple[str, ...]:
     )
 
 
-def _render_rows(nodes: list[NodePlan], rail: int | None) -> list[tuple[str, ...]]:
-    return [_render_cells(node, port) for node in nodes for port in node.ports if rail is None or port.rail == rail]
+def _build_rows(nodes: Collection[NodePlan], rail: int | None) -> list[tuple[str, ...]]:
+    return [_build_port_row(node, port) for node in nodes for port in node.ports if rail is None or port.rail == rail]
 
 
 def _print_plan(common: CommonPlan, rows: list[tuple[str, ...]]) -> None:
@@ -116,14 +105,24 @@ def _print_csv(rows: list[tuple[str, ...]]) -> None:
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(COLUMNS)
     writer.writerows([cell if cell != "-" else "" for cell in row] for row in rows)
-    click.echo(buffer.getvalue(), nl=False)
+    emit_document(buffer.getvalue())
 
 
-def _print_yaml(document: bytes) -> None:
+def _print_document(plan: Plan, nodes: Collection[NodePlan], rail: int | None, output_format: str) -> None:
     import msgspec
+
+    from trackbed.fabric.plan.plan_file import encode_plan
+
+    document = encode_plan(plan, nodes, rail)
+    if output_format == "json":
+        emit_json(msgspec.Raw(document))
+    else:
+        _print_yaml(msgspec.json.decode(document))
+
+
+def _print_yaml(builtins: Mapping[str, Any]) -> None:
     import yaml
 
-    builtins = msgspec.json.decode(document)
     click.echo(
         yaml.dump(builtins, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=160), nl=False
     )

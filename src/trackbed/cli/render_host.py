@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
-from trackbed.cli.options import fabric_option, find_node, folder_option, read_fabric, refuse
+from trackbed.cli.completion import complete_nodes
+from trackbed.cli.files import OutputFile, write_files
+from trackbed.cli.old_forms import refuse_option
+from trackbed.cli.options import (
+    ALL_NODES,
+    fabric_option,
+    find_node,
+    folder_option,
+    node_option,
+    read_fabric,
+    refuse,
+    refuse_output_option,
+    select_nodes,
+)
+from trackbed.cli.terminal import emit_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,14 +32,20 @@ if TYPE_CHECKING:
 
     Files = Iterable[tuple[str, str | bytes]]
 
-NETWORKS = ("netplan", "networkd", "networkmanager")
+NETWORKS = ("netplan", "networkd", "networkmanager", "ifupdown")
 TOOLS = ("cloud-init", "autoinstall", "maas", "ansible", "tar")
 CPUS = ("intel", "amd", "arm")
 
 
 @click.command("host")
 @fabric_option
-@click.option("--node", "node_name", metavar="NAME|all", help="Node of the plan, or all. Default: this host's name.")
+@node_option
+@click.option(
+    "--nodes",
+    metavar="SET",
+    shell_complete=complete_nodes,
+    help="These nodes instead, as gpu-[0-3], or all; files are below their names.",
+)
 @click.option(
     "--format",
     "output_format",
@@ -42,38 +61,48 @@ CPUS = ("intel", "amd", "arm")
     show_default=True,
     help="Network configuration of the hosts, for the formats of tools.",
 )
-@click.option("--cpu", type=click.Choice(CPUS), help="Vendor of the hosts' CPUs; only a tar needs it.")
+@click.option("--cpu-vendor", "cpu", type=click.Choice(CPUS), help="Vendor of the hosts' CPUs; only a tar needs it.")
 @folder_option
+@refuse_option("--cpu", instead="--cpu-vendor {value}")
+@refuse_output_option
 def host(
-    fabric_file: str, node_name: str | None, output_format: str, network: Format, cpu: str | None, folder: Path | None
+    fabric_file: str,
+    node_name: str | None,
+    nodes: str | None,
+    output_format: str,
+    network: Format,
+    cpu: str | None,
+    folder: Path | None,
 ) -> None:
     """Write the files of hosts; `trackbed apply` writes the same.
 
-    netplan, networkd and networkmanager are the network's files alone. The other formats pass every file for the next
-    boot, and the kernel arguments, to a provisioning tool.
+    netplan, networkd, networkmanager and ifupdown are the network's files alone. The other formats pass every
+    file for the next boot, and the kernel arguments, to a provisioning tool.
 
     \b
     Examples:
       trackbed render host -f fabric.yaml --node gpu-0
-      trackbed render host -f fabric.yaml --node gpu-0 --format networkd -o ./gpu-0
-      trackbed render host -f fabric.yaml --node all --format cloud-init -o ./seed
-      trackbed render host -f fabric.yaml --node all --format maas -o ./maas && ./maas/tags.sh admin
-      trackbed render host -f fabric.yaml --node all --format ansible -o ./playbook
-      trackbed render host -f fabric.yaml --node gpu-0 --format tar --cpu amd | ssh gpu-0 tar -C / -xf -
+      trackbed render host -f fabric.yaml --node gpu-0 --format networkd --to ./gpu-0
+      trackbed render host -f fabric.yaml --nodes all --format cloud-init --to ./seed
+      trackbed render host -f fabric.yaml --nodes all --format maas --to ./maas && ./maas/tags.sh admin
+      trackbed render host -f fabric.yaml --nodes all --format ansible --to ./playbook
+      trackbed render host -f fabric.yaml --node gpu-0 --format tar --cpu-vendor amd | ssh gpu-0 tar -C / -xf -
     """
-    _, planned = read_fabric(fabric_file)
-    nodes = planned.nodes if node_name == "all" else (find_node(planned, node_name),)
-    files = _render_files(nodes, output_format, network, cpu, everything=node_name == "all")
+    if node_name == ALL_NODES:
+        raise click.UsageError("--node all: write --nodes all instead")
+    _, plan = read_fabric(fabric_file)
+    chosen = select_nodes(plan, nodes) if nodes else (find_node(plan, node_name),)
+    files = _render_files(chosen, output_format, network, cpu, everything=nodes is not None)
     if folder is None:
-        _print_files(files, single=len(nodes) == 1)
+        _print_files(files, single=len(chosen) == 1)
     else:
-        click.echo(f"wrote {_write_files(folder, files)} files below {folder}")
+        write_files(folder, (OutputFile(path, [content], _choose_mode(path)) for path, content in files))
 
 
 def _render_files(
     nodes: Sequence[NodePlan], output_format: str, network: Format, cpu: str | None, *, everything: bool
 ) -> Files:
-    """Return path and content of every file; files of many nodes are below the node's name."""
+    """Return path and content of every file; with several nodes, files are below the node's name."""
     if output_format == "maas":
         from trackbed.host.export import maas
 
@@ -118,69 +147,37 @@ def _render_archives(nodes: Iterable[NodePlan], network: Format, cpu: str | None
         has_arguments |= kernel_arguments is not None
         if kernel_arguments and kernel_arguments.iommu and cpu is None:
             cpus = "|".join(CPUS)
-            refuse(f"node {node.name} wants the IOMMU on, whose argument depends on the CPU; add --cpu {cpus}")
+            refuse(f"node {node.name} wants the IOMMU on, whose argument depends on the CPU; add --cpu-vendor {cpus}")
         yield f"{node.name}.tar", build_archive(node, network, VENDORS[cpu] if cpu else None)
     if has_arguments:
         click.echo("the kernel arguments are in a GRUB drop-in; they take effect after update-grub", err=True)
 
 
 def _print_files(files: Files, *, single: bool) -> None:
-    """Print texts with their names as headings; a tar, or the user-data of a single node, is printed alone."""
+    """Print texts with their names as headings; a tar archive, or the user-data of a single node, without."""
     listed = list(files)
     if len(listed) == 1 and isinstance(listed[0][1], bytes):
         _print_archive(listed[0][1])
         return
     texts = [(path, content) for path, content in listed if isinstance(content, str)]
     if len(texts) != len(listed):
-        refuse("several archives cannot be printed; write them below a folder with -o DIR")
+        refuse("several archives cannot be printed; write them below a folder with --to DIR")
     if single and texts[0][0].endswith("/user-data"):
-        click.echo(texts[0][1], nl=False)
+        emit_document(texts[0][1])
         return
-    click.echo("\n".join(f"# --- {path}\n{content}" for path, content in texts), nl=False)
+    emit_document("\n".join(f"# --- {path}\n{content}" for path, content in texts))
 
 
 def _print_archive(raw: bytes) -> None:
     if sys.stdout.isatty():
-        refuse("a tar does not belong on a terminal; pipe it, or write it below a folder with -o DIR")
+        refuse("a tar does not belong on a terminal; pipe it, or write it below a folder with --to DIR")
     click.echo(raw, nl=False)
 
 
-def _write_files(folder: Path, files: Files) -> int:
-    count = 0
-    folders: set[Path] = set()
-    try:
-        for path, content in files:
-            path_below = folder / path.lstrip("/")
-            if path_below.parent not in folders:
-                path_below.parent.mkdir(parents=True, exist_ok=True)
-                folders.add(path_below.parent)
-            _replace_file(path_below, path, content)
-            count += 1
-    except OSError as error:
-        _refuse_write(folder, error)
-    return count
-
-
-def _replace_file(target: Path, path: str, content: str | bytes) -> None:
-    """Write a file atomically, with the permissions that its reader needs."""
-    temporary = target.with_name(f".{target.name}.new")
-    try:
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
-        temporary.chmod(_find_mode(path))
-        temporary.replace(target)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-
-
-def _find_mode(path: str) -> int:
+def _choose_mode(path: str) -> int:
     from trackbed.host.export.commission import NAME
-    from trackbed.host.formats import choose_mode
+    from trackbed.host.formats import get_file_mode
 
     if path == NAME or path.endswith(".sh"):
         return 0o755
-    return choose_mode("/" + path.partition("/")[2]) if "/etc/" in path else 0o644
-
-
-def _refuse_write(folder: Path, error: OSError) -> NoReturn:
-    refuse(f"cannot write {error.filename or folder}: {error.strerror}")
+    return get_file_mode("/" + path.partition("/")[2]) if "/etc/" in path else 0o644

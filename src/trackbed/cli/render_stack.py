@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from trackbed.cli.options import emit_json, fabric_option, folder_option, read_fabric, refuse, stop, suggest
+from trackbed.cli.files import OutputFile, write_files
+from trackbed.cli.old_forms import refuse_option
+from trackbed.cli.options import (
+    check_name,
+    emit_json,
+    exit_with_problems,
+    fabric_option,
+    folder_option,
+    output_option,
+    read_fabric,
+    refuse,
+)
+from trackbed.cli.terminal import emit_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,41 +28,47 @@ if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import Plan
 
 
-def stack_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - click's
-    """Return the names of stacks that complete a prefix, for the shell."""
+def complete_stack_name(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - click's
+    """Return the names of stacks that begin with the typed prefix, for shell completion."""
     from trackbed.cluster.stacks import MODULES
 
     return [name for name in MODULES if name.startswith(incomplete)]
 
 
 @click.command("stack")
-@click.argument("name", shell_complete=stack_names)
+@click.argument("name", shell_complete=complete_stack_name)
 @fabric_option
 @folder_option
-@click.option("--json", "as_json", is_flag=True, help="Print the objects as one JSON List.")
-def stack(name: str, fabric_file: str, folder: Path | None, as_json: bool) -> None:
+@output_option("yaml", "json")
+@refuse_option("--json", is_flag=True, instead="-o json")
+def stack(name: str, fabric_file: str, folder: Path | None, output_format: str) -> None:
     """Write the objects and files of stack NAME; `trackbed stacks` lists the stacks.
 
     \b
     Examples:
       trackbed render stack spiderpool -f fabric.yaml | kubectl apply --server-side -f -
-      trackbed render stack network-operator-sriov -f fabric.yaml -o ./cluster && ./cluster/install.sh
+      trackbed render stack network-operator-sriov -f fabric.yaml --to ./cluster && ./cluster/install.sh
       trackbed import netplan ./netplan | trackbed render stack network-operator-hostdevice -f -
     """
-    chosen, planned = load_stack(name, fabric_file)
+    chosen, plan = load_stack(name, fabric_file)
     if folder is not None:
-        _write_files(folder, chosen, planned)
-    elif as_json:
-        from trackbed.cluster.stacks.stack import objects
+        from trackbed.cluster.stacks.install.bundle import render_bundle
 
-        emit_json({"apiVersion": "v1", "kind": "List", "items": list(objects(chosen, planned))})
+        files = render_bundle(chosen, plan)
+        write_files(
+            folder, (OutputFile(path, chunks, 0o755 if path.endswith(".sh") else 0o644) for path, chunks in files)
+        )
+    elif output_format == "json":
+        from trackbed.cluster.stacks.stack import iter_objects
+
+        emit_json({"apiVersion": "v1", "kind": "List", "items": list(iter_objects(chosen, plan))})
     else:
-        for text in _render_texts(chosen, planned):
-            click.echo(text, nl=False)
+        for text in _render_texts(chosen, plan):
+            emit_document(text)
 
 
 @click.command("rights")
-@click.argument("name", shell_complete=stack_names)
+@click.argument("name", shell_complete=complete_stack_name)
 @fabric_option
 @click.option(
     "--account",
@@ -67,74 +84,58 @@ def rights(name: str, fabric_file: str, account: str) -> None:
     Example:
       trackbed render rights sriov-operator -f fabric.yaml | kubectl apply -f -
     """
-    from trackbed.cluster.stacks.rights import role
+    from trackbed.cluster.stacks.rights import build_cluster_role
     from trackbed.fabric.yaml_text import render_documents
 
     if not all(account.partition(":")):
         refuse(f"--account {account}: write the service account's namespace and name as NAMESPACE:NAME")
-    for text in render_documents(role(*load_stack(name, fabric_file), account)):
-        click.echo(text, nl=False)
+    for text in render_documents(build_cluster_role(*load_stack_of_fabric(name, fabric_file), account)):
+        emit_document(text)
 
 
 def load_stack(name: str, fabric_file: str) -> tuple[Stack, Plan]:
-    """Return the stack of that name and the plan; a plan that the stack cannot implement ends with status 2."""
-    from trackbed.cluster.stacks import stack
-    from trackbed.cluster.stacks.refusals import refusals
+    """Return the stack of that name and the plan, with its warnings on standard error.
 
-    chosen = stack(check_stack_name(name))
-    loaded, planned = read_fabric(fabric_file)
-    problems = list(refusals(chosen, planned))
+    Exit with status 2 if the stack cannot implement the plan.
+    """
+    chosen, plan = load_stack_of_fabric(check_stack_name(name), fabric_file)
+    for problem in chosen.warnings(plan):
+        click.echo(problem, err=True)
+    return chosen, plan
+
+
+def load_stack_of_fabric(name: str | None, fabric_file: str) -> tuple[Stack, Plan]:
+    """Return the stack of that name, or without a name that of the Fabric, and the plan.
+
+    Exit with status 2 if the stack cannot implement the plan.
+    """
+    from trackbed.cluster.stacks import load_stack
+    from trackbed.cluster.stacks.refusals import find_refusals
+
+    loaded, plan = read_fabric(fabric_file)
+    chosen = load_stack(check_stack_name(name or loaded.fabric.spec.kubernetes.stack))
+    problems = list(find_refusals(chosen, plan))
     if problems:
-        stop(loaded.locate(problems))
-    return chosen, planned
+        exit_with_problems(loaded.locate(problems))
+    return chosen, plan
 
 
 def check_stack_name(name: str) -> str:
-    """Return the name of a stack; an unknown name ends the command with status 2."""
+    """Return the name of a stack. Exit with status 2 if it is unknown."""
     from trackbed.cluster.stacks import MODULES
 
-    if name not in MODULES:
-        refuse(f"no stack {name!r}{suggest(name, MODULES, '`trackbed stacks` lists them')}")
+    check_name(name, MODULES, "stack", "`trackbed stacks` lists them")
     return name
 
 
-def _render_texts(stack: Stack, planned: Plan) -> Iterable[str]:
-    from trackbed.cluster.stacks.stack import objects
+def _render_texts(stack: Stack, plan: Plan) -> Iterable[str]:
+    from trackbed.cluster.stacks.stack import iter_objects
     from trackbed.fabric.yaml_text import render_documents
 
-    if not stack.has_objects and not stack.files(planned):
-        from trackbed.cluster.stacks.install.readme import readme
+    if not stack.has_objects and not stack.files(plan):
+        from trackbed.cluster.stacks.install.readme import render_readme
 
-        yield from readme(stack, planned, ())  # without objects, the readme tells what a pod needs
-    yield from render_documents(objects(stack, planned))
-    for name, text in stack.files(planned).items():
+        yield from render_readme(stack, plan, ())  # without objects, the readme tells what a pod needs
+    yield from render_documents(iter_objects(stack, plan))
+    for name, text in stack.files(plan).items():
         yield f"# --- {name}\n{text}"
-
-
-def _write_files(folder: Path, stack: Stack, planned: Plan) -> None:
-    from trackbed.cluster.stacks.install import bundle
-
-    count = 0
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, chunks in bundle(stack, planned):
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _replace_file(path, chunks)
-            count += 1
-    except OSError as error:
-        refuse(f"cannot write {error.filename or folder}: {error.strerror}")
-    click.echo(f"wrote {count} files to {folder}")
-
-
-def _replace_file(path: Path, chunks: Iterable[str]) -> None:
-    """Write a file atomically; scripts are executable."""
-    temporary: Any = path.with_name(f".{path.name}.new")
-    try:
-        with temporary.open("w", encoding="utf-8") as stream:
-            stream.writelines(chunks)
-        temporary.chmod(0o755 if path.suffix == ".sh" else 0o644)
-        temporary.replace(path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()

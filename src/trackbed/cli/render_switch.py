@@ -7,12 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trackbed.cli.options import emit_json, fabric_option, folder_option, read_fabric, refuse, stop, suggest
-from trackbed.switches.dialects import DIALECTS, detect_dialect, load_dialect
+from trackbed.cli.files import OutputFile, write_files
+from trackbed.cli.old_forms import FormatChoice, refuse_option
+from trackbed.cli.options import (
+    emit_json,
+    exit_with_problems,
+    fabric_option,
+    folder_option,
+    read_fabric,
+    read_input_or_exit,
+    refuse,
+    suggest_name,
+)
+from trackbed.cli.terminal import emit_document
+from trackbed.switches.dialects import MODULES, detect_dialect, load_dialect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from trackbed.fabric.model.load import LoadedFabric
     from trackbed.fabric.model.ranges import Range
     from trackbed.fabric.plan.plan import Plan
@@ -26,7 +36,7 @@ USUAL_PORTS = 128
 
 @click.command("switch")
 @fabric_option
-@click.option("--format", "dialect_name", type=click.Choice(sorted(DIALECTS)), help="Operating system of the switches.")
+@click.option("--format", "dialect_name", type=click.Choice(sorted(MODULES)), help="Operating system of the switches.")
 @click.option("--leaf", "leaf_name", metavar="NAME", help="Only this leaf.")
 @folder_option
 @click.option(
@@ -37,7 +47,16 @@ USUAL_PORTS = 128
     metavar="FILE",
     help="Compare a switch with its hosts instead: its config_db.json, or what `nv config show` prints.",
 )
-@click.option("--json", "as_json", is_flag=True, help="With --check: print the disagreements as JSON.")
+@click.option(
+    "-o",
+    "--output",
+    "output_format",
+    type=FormatChoice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="Output format of --check.",
+)
+@refuse_option("--json", is_flag=True, instead="-o json")
 @click.option("--ports", metavar="RANGE", help="Ports towards hosts, in order: swp[1-32]s[0-1], Ethernet[0-252/4].")
 @click.option("--uplinks", metavar="RANGE", help="Ports towards spines: swp[57-64]. Without it leaves know no spine.")
 @click.option("--uplink-range", metavar="CIDR", help="Numbered BGP: a /31 of this for each uplink, odd the spine's.")
@@ -50,7 +69,7 @@ def switch(
     leaf_name: str | None,
     folder: Path | None,
     files: tuple[Path, ...],
-    as_json: bool,
+    output_format: str,
     **numbers: Any,  # noqa: ANN401 - click passes each option of the wiring as its own type
 ) -> None:
     """Write the configuration of leaf switches: addresses or VLANs, BGP, MTU, and QoS that matches the hosts.
@@ -61,39 +80,44 @@ def switch(
     \b
     Examples:
       trackbed render switch --format nvue --leaf leaf-u0-r0 --uplinks 'swp[57-64]'
-      trackbed render switch --format sonic --uplinks 'Ethernet[224-252/4]' -o ./leaves
+      trackbed render switch --format sonic --uplinks 'Ethernet[224-252/4]' --to ./leaves
       ssh leaf-u0-r0 nv config show -o commands > leaf-u0-r0.nv
       trackbed render switch --check leaf-u0-r0.nv
     """
     if files:
         if dialect_name or folder:
-            refuse("--check reads the format from the file and writes nothing; leave --format and -o out")
-        raise SystemExit(_compare_switches(fabric_file, files, leaf_name, as_json=as_json, numbers=numbers))
-    if dialect_name is None or as_json:
-        refuse("--json belongs to --check" if dialect_name else f"--format is missing: {' or '.join(sorted(DIALECTS))}")
-    loaded, planned = read_fabric(fabric_file)
+            refuse("--check reads the format from the file and writes nothing; leave --format and --to out")
+        raise SystemExit(
+            _compare_switches(fabric_file, files, leaf_name, as_json=output_format == "json", numbers=numbers)
+        )
+    if dialect_name is None or output_format == "json":
+        refuse("-o json belongs to --check" if dialect_name else f"--format is missing: {' or '.join(sorted(MODULES))}")
+    from trackbed.switches.leaf import iter_warnings
+
+    loaded, plan = read_fabric(fabric_file)
     dialect = load_dialect(dialect_name)
     wiring = _build_wiring(dialect, numbers)
-    leaves = _derive_leaves(loaded, planned, wiring)
-    _print_notes(planned, wiring)
-    chosen = [_find_leaf(leaves, leaf_name, planned.common.fabric)] if leaf_name else list(leaves.values())
+    leaves = _derive_leaves(loaded, plan, wiring)
+    for note in iter_warnings(plan, wiring):
+        click.echo(f"note: {note}", err=True)
+    chosen = [_find_leaf(leaves, leaf_name, plan.common.fabric)] if leaf_name else list(leaves.values())
     if folder is not None:
-        _write_files(folder, dialect, chosen)
+        write_files(folder, (OutputFile(f"{leaf.name}{dialect.suffix}", [dialect.render(leaf)]) for leaf in chosen))
         return
-    if len(chosen) > 1 and not dialect.holds_many:
+    if len(chosen) > 1 and not dialect.allows_concatenation:
         format_name = dialect.suffix[1:].upper()
-        refuse(f"{len(chosen)} leaves, and {format_name} holds one; name one with --leaf, or write them with -o DIR")
+        refuse(f"{len(chosen)} leaves, and {format_name} holds one; name one with --leaf, or write them with --to DIR")
     for leaf in chosen:
-        click.echo(dialect.render(leaf), nl=False)
+        emit_document(dialect.render(leaf))
 
 
-def _derive_leaves(loaded: LoadedFabric, planned: Plan, wiring: Wiring) -> dict[str, Leaf]:
-    """Return the leaves by name; a plan that does not fit the wiring ends the command with status 2."""
+def _derive_leaves(loaded: LoadedFabric, plan: Plan, wiring: Wiring) -> dict[str, Leaf]:
+    """Return the leaves by name. Exit with status 2 if the plan does not fit the wiring."""
     from trackbed.switches.leaf import check_leaves, derive_leaves
 
-    if problems := check_leaves(planned, wiring):
-        stop(loaded.locate(problems))
-    return {leaf.name: leaf for leaf in derive_leaves(planned, wiring)}
+    if problems := check_leaves(plan, wiring):
+        exit_with_problems(loaded.locate(problems))
+    return {leaf.name: leaf for leaf in derive_leaves(plan, wiring)}
 
 
 def _build_wiring(dialect: Dialect, numbers: dict[str, Any]) -> Wiring:
@@ -134,32 +158,10 @@ def _parse_range(text: str | None) -> Range | None:
         refuse(f"--uplink-range: {text!r} is not a range ({error}); write for example 10.254.0.0/20")
 
 
-def _print_notes(planned: Plan, wiring: Wiring) -> None:
-    from trackbed.switches.leaf import iter_warnings
-
-    for note in iter_warnings(planned, wiring):
-        click.echo(f"note: {note}", err=True)
-
-
 def _find_leaf(all_leaves: dict[str, Leaf], name: str, fabric: str) -> Leaf:
     if name not in all_leaves:
-        refuse(f"fabric {fabric!r} has no leaf {name!r}{suggest(name, all_leaves)}")
+        refuse(f"fabric {fabric!r} has no leaf {name!r}{suggest_name(name, all_leaves)}")
     return all_leaves[name]
-
-
-def _write_files(folder: Path, dialect: Dialect, chosen: Iterable[Leaf]) -> None:
-    from trackbed.host.machine import Machine
-    from trackbed.host.transaction.files import write
-
-    count = 0
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for leaf in chosen:
-            write(Machine(folder), f"/{leaf.name}{dialect.suffix}", dialect.render(leaf).encode())
-            count += 1
-    except OSError as error:
-        refuse(f"cannot write {error.filename or folder}: {error.strerror}")
-    click.echo(f"wrote {count} files to {folder}")
 
 
 def _compare_switches(
@@ -169,16 +171,16 @@ def _compare_switches(
 
     if leaf_name and len(files) > 1:
         refuse("--leaf names one leaf, and several files are given")
-    loaded, planned = read_fabric(fabric_file)
+    loaded, plan = read_fabric(fabric_file)
     leaves_by_dialect: dict[str, dict[str, Leaf]] = {}
     mismatches = []
     for file in files:
-        dialect, tree = _parse_file(file)
+        dialect, tree = _parse_switch_file(file)
         if dialect.name not in leaves_by_dialect:
-            leaves_by_dialect[dialect.name] = _derive_leaves(loaded, planned, _build_wiring(dialect, numbers))
+            leaves_by_dialect[dialect.name] = _derive_leaves(loaded, plan, _build_wiring(dialect, numbers))
         name = leaf_name or dialect.read_hostname(tree) or file.stem
         mismatches += find_mismatches(
-            _find_leaf(leaves_by_dialect[dialect.name], name, planned.common.fabric), dialect, tree
+            _find_leaf(leaves_by_dialect[dialect.name], name, plan.common.fabric), dialect, tree
         )
     if as_json:
         emit_json(mismatches)
@@ -190,15 +192,11 @@ def _compare_switches(
     return int(bool(mismatches))
 
 
-def _parse_file(file: Path) -> tuple[Dialect, Any]:
+def _parse_switch_file(file: Path) -> tuple[Dialect, Any]:
     from trackbed.fabric.model.source import MAX_BYTES
     from trackbed.switches.port_config import UnreadableError
 
-    try:
-        with file.open("rb") as stream:
-            raw = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        refuse(f"cannot read {file}: {error.strerror}")
+    raw = read_input_or_exit(str(file), MAX_BYTES)
     if len(raw) > MAX_BYTES:
         refuse(f"{file} is larger than {MAX_BYTES >> 20} MB, the limit")
     dialect = detect_dialect(raw)

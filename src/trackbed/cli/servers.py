@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trackbed.cli.options import emit_json, output_option, refuse, suggest
+from trackbed.cli.completion import complete_server
+from trackbed.cli.options import emit_json, output_option, refuse, suggest_name
 
 if TYPE_CHECKING:
     from trackbed.fabric.model.servers import CatalogueServer
@@ -15,7 +16,7 @@ COLUMNS = ("server", "model", "GPUs", "NIC", "rails", "ports")
 
 
 @click.command("servers")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_server)
 @output_option("text", "json")
 def command(name: str | None, output_format: str) -> None:
     """List the servers that a Fabric may name, or show one.
@@ -33,16 +34,16 @@ def command(name: str | None, output_format: str) -> None:
 
     catalogue = load_servers()
     if name is not None and name not in catalogue:
-        refuse(f"the catalogue has no server {name!r}{suggest(name, catalogue, '`trackbed servers` lists all')}")
+        refuse(f"the catalogue has no server {name!r}{suggest_name(name, catalogue, '`trackbed servers` lists all')}")
     if output_format == "json":
         emit_json(catalogue if name is None else {name: catalogue[name]})
     elif name is None:
-        _print_list(catalogue)
+        _print_catalogue(catalogue)
     else:
         _print_server(name, catalogue[name])
 
 
-def _print_list(catalogue: dict[str, CatalogueServer]) -> None:
+def _print_catalogue(catalogue: dict[str, CatalogueServer]) -> None:
     from trackbed.cli.tables import print_table
 
     rows = [

@@ -1,42 +1,28 @@
-"""Tables: rich on a terminal, aligned plain text elsewhere and for many rows."""
+"""Tables: in the width of a terminal, each row on a line of its own elsewhere; no value is ever cut."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from trackbed.cli.table_layout import lay_out
+from trackbed.cli.terminal import escape_line, print_styled
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MAX_RICH_ROWS = 300
-"""Limit of rows for rich, which takes 0.35 ms a row."""
-
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
-    """Print a table."""
-    if sys.stdout.isatty() and len(rows) <= MAX_RICH_ROWS:
-        _print_rich(columns, rows, title)
-    else:
-        _print_plain(columns, rows)
-
-
-def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    rich_table = Table(title=title or None, box=None, header_style="bold", title_justify="left", pad_edge=False)
-    for column in columns:
-        rich_table.add_column(column)
-    for row in rows:
-        rich_table.add_row(*(Text(cell) for cell in row))
-    Console().print(rich_table)
-
-
-def _print_plain(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
-    for row in (columns, *rows):
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        click.echo(line)
+    """Print a table; a terminal gets the title too."""
+    is_terminal = sys.stdout.isatty()
+    cells = [[escape_line(cell) for cell in row] for row in rows]
+    lines = [
+        click.style(line, bold=True) if is_heading else line
+        for line, is_heading in lay_out(columns, cells, shutil.get_terminal_size().columns if is_terminal else None)
+    ]
+    if title and is_terminal:
+        lines.insert(0, escape_line(title))
+    print_styled("\n".join(lines))

@@ -1,11 +1,9 @@
 """`trackbed uninstall`: removes the objects of controller and webhook from a cluster."""
 
-from __future__ import annotations
-
 import click
 
 from trackbed.cli.cluster_session import open_cluster
-from trackbed.cli.options import refuse
+from trackbed.cli.options import cluster_options, refuse
 
 
 @click.command("uninstall")
@@ -15,8 +13,7 @@ from trackbed.cli.options import refuse
 @click.option(
     "--agents", is_flag=True, help="Have the agents leave their nodes, while they are installed, and do nothing else."
 )
-@click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster. Default: as kubectl does.")
-@click.option("--context", help="Context of the kubeconfig. Default: its current one.")
+@cluster_options
 def command(
     namespace: str,
     kubeconfig: str | None,
@@ -41,7 +38,7 @@ def command(
       trackbed uninstall
       trackbed uninstall --namespace rails --keep-locks
     """
-    from trackbed.cluster.controller.uninstall import Keep, StillRunsError, uninstall
+    from trackbed.cluster.controller.uninstall import KeepOptions, StillInstalledError, uninstall
     from trackbed.cluster.rollout.agent_removal import remove_agents
 
     with open_cluster(kubeconfig, context) as cluster:
@@ -49,6 +46,6 @@ def command(
             cluster.run(remove_agents(cluster.client, namespace, click.echo))
             return
         try:
-            cluster.run(uninstall(cluster.client.client, namespace, Keep(keep_fabrics, keep_locks), click.echo))
-        except StillRunsError as error:
-            refuse(str(error))
+            cluster.run(uninstall(cluster.client.client, namespace, KeepOptions(keep_fabrics, keep_locks), click.echo))
+        except StillInstalledError as error:
+            refuse(error)

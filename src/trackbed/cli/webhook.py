@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from trackbed.cli.options import METRICS, listen_option, refuse
+from trackbed.cli.options import METRICS, cluster_options, exit_unknown, listen_option, prepare_daemon, refuse
 
 if TYPE_CHECKING:
-    from trackbed.cluster.daemon.listening import ListenAddress
+    from trackbed.cluster.daemon.http_server import ListenAddress
 
 
 @click.command("webhook")
@@ -31,15 +30,21 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Folder with tls.crt and tls.key that cert-manager keeps. Default: our own, in a Secret.",
 )
+@click.option(
+    "--client-ca",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="PEM file with authorities; reviews are then only for clients with a certificate of one of them.",
+)
 @listen_option("--metrics", METRICS)
-@click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster. Default: as kubectl does.")
-@click.option("--context", help="Context of the kubeconfig. Default: its current one.")
+@cluster_options
 def command(
     listen: ListenAddress,
     namespace: str,
     service: str,
     url: str | None,
     certificates: Path | None,
+    client_ca: Path | None,
     metrics: ListenAddress | None,
     kubeconfig: str | None,
     context: str | None,
@@ -57,29 +62,27 @@ def command(
       trackbed webhook --kubeconfig admin.kubeconfig --listen 127.0.0.1:8443 --url https://127.0.0.1:8443
     """
     import asyncio
-    import logging
 
+    from trackbed.cluster.api.client import PERSISTENT
     from trackbed.cluster.api.dynamic import connect
     from trackbed.cluster.api.errors import ConfigurationError, KubeError
-    from trackbed.cluster.daemon.listening import ListenError
+    from trackbed.cluster.daemon.http_server import ListenError
     from trackbed.cluster.webhook.configuration import WebhookEndpoint
-    from trackbed.cluster.webhook.run import WebhookSettings, run
+    from trackbed.cluster.webhook.run import WebhookSettings, serve
     from trackbed.cluster.webhook.server import CertificateError
 
     if url is not None and not url.startswith("https://"):
         refuse(f"--url {url}: the API server calls webhooks by https only")
     settings = WebhookSettings(
-        listen, WebhookEndpoint(namespace, service, url.rstrip("/") if url else None), certificates, metrics
+        listen, WebhookEndpoint(namespace, service, url.rstrip("/") if url else None), certificates, client_ca, metrics
     )
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
-    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    prepare_daemon()
     try:
-        asyncio.run(run(connect(kubeconfig, context), settings, partial(_print_address, listen)))
+        asyncio.run(serve(connect(kubeconfig, context, PERSISTENT), settings, partial(_print_address, listen)))
     except (ConfigurationError, CertificateError, ListenError) as error:
-        refuse(str(error))
+        refuse(error)
     except KubeError as error:
-        click.echo(f"trackbed: {error}", err=True)
-        raise SystemExit(3) from error
+        exit_unknown(error)
 
 
 def _print_address(address: ListenAddress, port: int) -> None:

@@ -1,7 +1,7 @@
-"""Run all checks in the order of the chain and find the first fault to mend.
+"""Diagnosis of nodes: the findings of all checks in causal order, and the one to fix first.
 
-The first failing finding on a rail is the one to mend. Later findings on that rail are marked `because` of it, and so
-are findings that follow a failure of the whole host in the same step. Findings without enough data stay unknown.
+The first failing finding on a rail is the one to fix. It is the cause (`because`) of later findings on that rail. A
+failure of the whole host is the cause of later findings in the same step.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,37 +9,63 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from trackbed.doctor.catalogue import load_catalogue
-from trackbed.doctor.checks import CHECKS
+from trackbed.doctor.checks import run_checks
 from trackbed.doctor.finding import BROKEN, Finding
 from trackbed.doctor.view import NodeView
 
-GOOD, FOUND, UNKNOWN = 0, 1, 3
-"""Exit status: no fault, at least one fault, no fault but something could not be checked."""
+GOOD, FAULTY, UNKNOWN = 0, 1, 3
+"""Exit statuses: no fault; at least one fault; no fault found, but something could not be checked."""
+
+
+class LeftOut(msgspec.Struct, frozen=True, rename="camel"):
+    """Steps of the chain without any finding, and why."""
+
+    steps: tuple[str, ...]
+    why: str
 
 
 class Diagnosis(msgspec.Struct, frozen=True, rename="camel"):
-    """All findings of some nodes, in the order of the chain; `first` is the one to mend first."""
+    """All findings of one or more nodes, in causal order for each node; `first` is the one to fix first, if any."""
 
     findings: tuple[Finding, ...]
     first: Finding | None
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
-    def status(self) -> int:
-        """Exit status of the command."""
+    def exit_status(self) -> int:
+        """Exit status of `trackbed doctor`."""
         if any(finding.verdict in BROKEN for finding in self.findings):
-            return FOUND
+            return FAULTY
         return UNKNOWN if any(finding.verdict == "unknown" for finding in self.findings) else GOOD
 
 
-def diagnose(views: Iterable[NodeView]) -> Diagnosis:
-    """Run all checks on all views. Pure: the views hold everything that was read."""
-    findings = [finding for view in views for finding in _check_node(view)]
-    return Diagnosis(tuple(findings), find_first(findings))
+def diagnose_nodes(views: Iterable[NodeView]) -> Diagnosis:
+    """Run all checks on the view of each node."""
+    views = tuple(views)
+    findings = [finding for view in views for finding in _mark_consequences(sort_findings(run_checks(view)))]
+    return Diagnosis(tuple(findings), select_finding_to_fix(findings), _list_left_out(findings, views))
 
 
-def find_first(findings: Iterable[Finding]) -> Finding | None:
-    """Return the finding to mend first: the earliest failure, or without failures the earliest warning."""
-    order = _number_faults()
+def _list_left_out(findings: Iterable[Finding], views: Iterable[NodeView]) -> tuple[LeftOut, ...]:
+    """Return the steps of the catalogue that no finding is of, by reason."""
+    judged = {finding.step for finding in findings}
+    shares_host = any(view.host is None for view in views)
+    reasons: dict[str, list[str]] = {}
+    for step in dict.fromkeys(fault.step for fault in load_catalogue().values() if fault.step not in judged):
+        why = _NO_PODS if step in _STEPS_OF_PODS else _SHARED if shares_host else _ABSENT
+        reasons.setdefault(why, []).append(step)
+    return tuple(LeftOut(tuple(steps), why) for why, steps in reasons.items())
+
+
+_STEPS_OF_PODS = {"cni", "pod"}
+_NO_PODS = "no pod here has rails"
+_SHARED = "a container or network namespace shares its host, so the host's files and programs were not read"
+_ABSENT = "nothing that they check is here"
+
+
+def select_finding_to_fix(findings: Iterable[Finding]) -> Finding | None:
+    """Return the finding to fix first: the earliest failure, or without failures the earliest warning."""
+    order = _map_fault_positions()
     broken = [finding for finding in findings if finding.verdict in BROKEN]
     return min(
         broken,
@@ -48,19 +74,19 @@ def find_first(findings: Iterable[Finding]) -> Finding | None:
     )
 
 
-def _number_faults() -> dict[str, int]:
-    """Return the position of each fault in the chain."""
+def sort_findings(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings in causal order."""
+    order = _map_fault_positions()
+    return sorted(findings, key=lambda finding: order.get(finding.id, len(order)))
+
+
+def _map_fault_positions() -> dict[str, int]:
+    """Return the position of each fault in causal order, by fault id."""
     return {fault_id: position for position, fault_id in enumerate(load_catalogue())}
 
 
-def _check_node(view: NodeView) -> list[Finding]:
-    order = _number_faults()
-    findings = sorted((finding for check in CHECKS for finding in check(view)), key=lambda finding: order[finding.id])
-    return list(_mark_consequences(findings))
-
-
 def _mark_consequences(findings: list[Finding]) -> Iterator[Finding]:
-    """Set `because` on findings that follow a failure on the same rail, or of the whole host in the same step."""
+    """Yield the findings, with `because` set after a failure on the same rail, or of the host in the same step."""
     first: dict[int | str, str] = {}
     for finding in findings:
         scope = finding.step if finding.rail is None else finding.rail

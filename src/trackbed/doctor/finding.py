@@ -1,9 +1,9 @@
-"""The outcome of a check: what was checked, the evidence, and what to do.
+"""The outcome of a check: its verdict, the evidence, and the fix.
 
-pass      the machine is as planned
-warn      it works now, and is likely to fail later
+pass      the host is as planned
+warn      works now, but is likely to fail later
 fail      broken
-unknown   it could not be checked: a missing tool, an unreadable file, or an earlier step that is broken. Never pass.
+unknown   could not be checked: a tool is missing, a file is unreadable, or an earlier step is broken
 """
 
 from typing import Literal
@@ -14,7 +14,7 @@ Verdict = Literal["pass", "warn", "fail", "unknown"]
 
 
 class Finding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One check's outcome on one node, and on one rail where the check is about a rail.
+    """The outcome of one check on a node, or on a rail of the node.
 
     `id` is the fault's id in the catalogue; `step` is the step of the chain or the layer above it.
     """
@@ -23,11 +23,11 @@ class Finding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     step: str
     verdict: Verdict
     title: str
-    """What was checked, in a few words."""
+    """The expected state, in a few words."""
     evidence: str = ""
     """What was read, verbatim and short."""
     cause: str = ""
-    """Why this happens."""
+    """Why the fault occurs."""
     fix: str = ""
     """What to do next: a command, or where to look."""
     node: str | None = None

@@ -7,7 +7,7 @@ from trackbed.doctor.finding import Finding
 
 
 class FindingGroup(NamedTuple):
-    """One finding, or several of one kind on several rails."""
+    """One finding, or several of one kind on several rails; `where` names the node and the rails."""
 
     verdict: str
     id: str
@@ -21,14 +21,15 @@ class FindingGroup(NamedTuple):
 
 
 def group_findings(findings: Sequence[Finding]) -> tuple[FindingGroup, ...]:
-    """Merge findings of one kind on several rails of a node into one group."""
+    """Group findings of one kind on several rails of a node; every other finding is a group of its own."""
     groups: dict[tuple[str, str | None, str, str | None], list[Finding]] = {}
     for finding in findings:
         groups.setdefault((finding.id, finding.node, finding.verdict, finding.because), []).append(finding)
-    return tuple(_merge(group) for group in groups.values())
+    return tuple(_merge_findings(group) for group in groups.values())
 
 
-def _merge(group: list[Finding]) -> FindingGroup:
+def _merge_findings(group: list[Finding]) -> FindingGroup:
+    """Merge findings of one kind into a group; its evidence is that of the first finding."""
     first = group[0]
     rails = sorted({finding.rail for finding in group if finding.rail is not None})
     rail_list = f"rail{'s' if len(rails) > 1 else ''} {_format_numbers(rails)}" if rails else ""
@@ -41,7 +42,7 @@ def _merge(group: list[Finding]) -> FindingGroup:
 
 
 def _format_numbers(numbers: Sequence[int]) -> str:
-    """Format numbers with spans: 0, 1, 2, 5 becomes `0-2, 5`."""
+    """Format sorted numbers as ranges: 0, 1, 2, 5 becomes `0-2, 5`."""
     spans: list[list[int]] = []
     for number in numbers:
         if spans and spans[-1][-1] == number - 1:

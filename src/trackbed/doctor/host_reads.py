@@ -1,4 +1,4 @@
-"""Reads of a host besides its network state: files, links, program outputs, and netlink data of VFs and DCB."""
+"""Reading of a host for its checks: files, links, output of programs, and netlink data of VFs and DCB."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -8,7 +8,7 @@ from trackbed.doctor.checks import READS
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.machine import Machine
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
-from trackbed.host.snapshot.take import expand_ports, take
+from trackbed.host.snapshot.take import expand_ports, read_snapshot
 from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kernel.netlink.dcb import Dcb, get_dcb
 from trackbed.kernel.netlink.sockets import Socket
@@ -18,14 +18,14 @@ _T = TypeVar("_T")
 
 
 def take_snapshot(machine: Machine, node: NodePlan) -> Snapshot | None:
-    """Read everything that host checks need; None where the machine shares its host (a namespace, a container)."""
+    """Return a snapshot of everything that host checks need; None if the machine shares its host (a container)."""
     if machine.shared_reason or not machine.locate("/proc/cmdline").exists():
         return None
-    return take(machine, collect_reads(machine, node))
+    return read_snapshot(machine, build_wanted(machine, node))
 
 
-def collect_reads(machine: Machine, node: NodePlan) -> Wanted:
-    """Return what host checks read of a node's machine, with the names of its ports filled in."""
+def build_wanted(machine: Machine, node: NodePlan) -> Wanted:
+    """Return what host checks need to read, with the names and PCI addresses of the node's ports filled in."""
     return expand_ports(READS, {port.netdev: port.pci or _find_pci(machine, port.netdev) for port in node.ports})
 
 
@@ -50,6 +50,7 @@ def _query_links(machine: Machine, netdevs: Iterable[str], query: Callable[[Sock
 
 
 def _find_pci(machine: Machine, netdev: str) -> str | None:
+    """Return the PCI address of an interface; None if it has none or does not exist."""
     try:
         return machine.locate(f"/sys/class/net/{netdev}/device").readlink().name
     except (OSError, ValueError):

@@ -1,11 +1,11 @@
-"""Probes of a node's rails and reads of its kernel, made before any check runs.
+"""Probes of a node's rails, and functions that read its kernel's routing, firewall and sysctls.
 
 Every probe has a deadline. The rails are probed in parallel, so a node takes about as long as its slowest rail.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trackbed.doctor.view import EchoResult, ProbeResults
@@ -15,6 +15,8 @@ from trackbed.host import state as host_state
 from trackbed.host.machine import Machine
 from trackbed.host.state import HostState
 from trackbed.kernel.netlink.addresses import FAMILY
+from trackbed.kernel.netlink.codec import NetlinkError
+from trackbed.kernel.netlink.neighbour_tables import NeighbourTable, list_neighbour_tables
 from trackbed.kernel.netlink.routes import get_route
 from trackbed.kernel.netlink.sockets import RequestError
 from trackbed.kernel.wire import arp, icmp, lldp, nftables
@@ -23,15 +25,18 @@ from trackbed.kernel.wire.errors import ProbeError
 ICMP_HEADERS_BYTES = {4: 28, 6: 48}
 """Size of the IP and ICMP headers without options, by IP version."""
 
+TRIES = 3
+"""How often an unanswered request is sent in all."""
+
 
 @dataclass(frozen=True, slots=True)
-class Timeouts:
+class ProbeTimeouts:
     """How long probes wait, in seconds."""
 
     reply: float = 1.0
     lldp: float = 1.5
     lldp_interval: float = 30.0
-    """How often leaves send LLDP (802.1AB's default is 30 s); only a longer wait without a frame is a finding."""
+    """How often leaves send LLDP (default of IEEE 802.1AB: 30 s); only a longer wait without a frame is a finding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +45,28 @@ class ProbeSource:
 
     port: PortPlan
     netns: Path | int
-    index: int
+    ifindex: int
     address: AddressPlan
 
 
 def get_netns(machine: Machine) -> Path | int:
-    """Return the network namespace of a machine, also where it is this process's own."""
+    """Return the network namespace of a machine as a path or descriptor; by default that of this process."""
     return Path("/proc/self/ns/net") if machine.netns is None else machine.netns
 
 
-def find_sources(node: NodePlan, state: HostState, netns: Path | int) -> list[ProbeSource]:
-    """Return the probe sources of all addressed ports on the host that are up and have carrier."""
+def list_probe_sources(node: NodePlan, state: HostState, netns: Path | int) -> list[ProbeSource]:
+    """Return the probe sources for all ports on the host that have an address, are up and have carrier."""
     links = {link.name: link for link in state.links}
     sources = []
     for port in node.ports:
         link = links.get(port.netdev)
-        if link is not None and link.up and link.carrier and port.addresses:
+        if link is not None and link.is_up and link.carrier and port.addresses:
             sources.append(ProbeSource(port, netns, link.index, port.addresses[0]))
     return sources
 
 
 def probe_rails(
-    plan: Plan, node: NodePlan, sources: Sequence[ProbeSource], timeouts: Timeouts
+    plan: Plan, node: NodePlan, sources: Sequence[ProbeSource], timeouts: ProbeTimeouts
 ) -> dict[int, ProbeResults]:
     """Probe the rails of a node in parallel and return the results by rail; rails without a source are left out."""
     if not sources:
@@ -71,89 +76,102 @@ def probe_rails(
         gateways = pool.map(lambda source: _probe_gateway(source, timeouts), sources)
         echoes = pool.map(lambda source: _ping_peers(plan, node, source, timeouts), sources)
         leaves = listening.result()
+        missed = False if timeouts.lldp > timeouts.lldp_interval else None  # None: the wait was too short to tell
         return {
-            source.port.rail: ProbeResults(
-                gateway, leaves.get(source.port.rail), _has_lldp(leaves, source, timeouts), *replies
-            )
-            for source, gateway, replies in zip(sources, gateways, echoes, strict=True)
+            rail: replace(results, gateway=gateway, lldp=leaves.get(rail), lldp_heard=rail in leaves or missed)
+            for rail, gateway, results in zip((source.port.rail for source in sources), gateways, echoes, strict=True)
         }
 
 
-def _has_lldp(leaves: Mapping[int, lldp.Advertisement], source: ProbeSource, timeouts: Timeouts) -> bool | None:
-    """Return whether the leaf sent LLDP; None where the wait was too short to tell."""
-    if source.port.rail in leaves:
-        return True
-    return False if timeouts.lldp > timeouts.lldp_interval else None
-
-
-def _receive_lldp(sources: Sequence[ProbeSource], timeouts: Timeouts) -> dict[int, lldp.Advertisement]:
-    """Return each rail's LLDP frame; each namespace has one listener for all its sources."""
+def _receive_lldp(sources: Sequence[ProbeSource], timeouts: ProbeTimeouts) -> dict[int, lldp.Advertisement]:
+    """Return the LLDP advertisement received on each rail; one listener per namespace serves all of its sources."""
     groups: dict[Path | int, list[ProbeSource]] = {}
     for source in sources:
         groups.setdefault(source.netns, []).append(source)
     with ThreadPoolExecutor(max_workers=len(groups)) as pool:
-        results = pool.map(lambda group: _listen(group[0], group[1], timeouts), groups.items())
+        results = pool.map(lambda group: _listen_for_lldp(group[0], group[1], timeouts), groups.items())
         return {rail: advertisement for result in results for rail, advertisement in result.items()}
 
 
-def _listen(netns: Path | int, sources: list[ProbeSource], timeouts: Timeouts) -> dict[int, lldp.Advertisement]:
+def _listen_for_lldp(
+    netns: Path | int, sources: list[ProbeSource], timeouts: ProbeTimeouts
+) -> dict[int, lldp.Advertisement]:
+    """Return the LLDP advertisement received on each rail of one namespace; empty without permission."""
     try:
-        neighbours = lldp.listen(netns, [source.index for source in sources], timeouts.lldp).neighbours
+        neighbours = lldp.listen(netns, [source.ifindex for source in sources], timeouts.lldp).neighbours
     except (ProbeError, OSError):
         return {}
-    return {source.port.rail: neighbours[source.index] for source in sources if source.index in neighbours}
+    return {source.port.rail: neighbours[source.ifindex] for source in sources if source.ifindex in neighbours}
 
 
-def _probe_gateway(source: ProbeSource, timeouts: Timeouts) -> bool | None:
-    """Return whether the gateway answers ARP (IPv4) or an echo (IPv6); None without a gateway or without permission."""
+def _probe_gateway(source: ProbeSource, timeouts: ProbeTimeouts) -> bool | None:
+    """Return whether the gateway answers ARP (IPv4) or a ping (IPv6); None without a gateway or without permission."""
     address = source.address
     if not address.gateway:
         return None
     try:
         if address.version == V4:
-            macs = arp.resolve(source.netns, source.index, address.address, [address.gateway], timeouts.reply)
-            return bool(macs[address.gateway])
+            return any(_resolve_gateway(source, timeouts) for _ in range(TRIES))
         ping = icmp.Ping(address.address, address.gateway, FAMILY[address.version])
-        return icmp.ping(source.netns, [ping], timeouts.reply)[0].outcome == "answered"
+        return ping_patiently(source.netns, [ping], timeouts.reply)[0].outcome == "answered"
     except (ProbeError, OSError):
         return None
 
 
-def _ping_peers(
-    plan: Plan, node: NodePlan, source: ProbeSource, timeouts: Timeouts
-) -> tuple[tuple[EchoResult, ...], tuple[EchoResult, ...], EchoResult | None]:
-    """Ping peers of the same rail, one peer of the next rail, and the first peer with a packet of full size."""
+def _resolve_gateway(source: ProbeSource, timeouts: ProbeTimeouts) -> bool:
+    address = source.address
+    macs = arp.resolve(source.netns, source.ifindex, address.address, [address.gateway], timeouts.reply)
+    return bool(macs[address.gateway])
+
+
+def ping_patiently(netns: Path | int, pings: Sequence[icmp.Ping], timeout_seconds: float) -> list[icmp.PingResult]:
+    """Ping, and repeat each ping that stays silent up to `TRIES` times in all, each for `timeout_seconds`.
+
+    One lost packet is no finding: a busy host or a full queue loses some.
+
+    Raises:
+        NotPermitted: the process may open neither raw nor ping sockets.
+    """
+    results = list(icmp.ping(netns, pings, timeout_seconds))
+    for _ in range(TRIES - 1):
+        silent = [index for index, result in enumerate(results) if result.outcome == "silent"]
+        if not silent:
+            break
+        repeats = icmp.ping(netns, [pings[index] for index in silent], timeout_seconds)
+        for index, repeat in zip(silent, repeats, strict=True):
+            results[index] = repeat
+    return results
+
+
+def _ping_peers(plan: Plan, node: NodePlan, source: ProbeSource, timeouts: ProbeTimeouts) -> ProbeResults:
+    """Ping peers on the same rail, one peer on the next rail, and the first peer again with a full-size packet."""
     rail, version = source.port.rail, source.address.version
-    same_rail = list(_select_peers(plan, node, rail, version))
-    cross_rail = list(_select_peers(plan, node, _get_next_rail(plan, rail), version))[:1]
-    cross_rail = [] if len(plan.common.rails) == 1 else cross_rail
+    same_rail = list(_iter_peer_addresses(plan, node, rail, version))
+    next_rail = (rail + 1) % len(plan.common.rails)
+    cross_rail = list(_iter_peer_addresses(plan, node, next_rail, version))[:1] if next_rail != rail else []
     pings = [_build_ping(source, peer) for peer in (*same_rail, *cross_rail)]
     if same_rail:
         payload_bytes = plan.common.mtu_bytes - ICMP_HEADERS_BYTES[version]
         pings.append(_build_ping(source, same_rail[0], payload_bytes))
     try:
-        echoes = [_to_result(echo) for echo in icmp.ping(source.netns, pings, timeouts.reply)]
+        echoes = [_to_echo_result(echo) for echo in ping_patiently(source.netns, pings, timeouts.reply)]
     except (ProbeError, OSError):
-        return (), (), None
-    return (
-        tuple(echoes[: len(same_rail)]),
-        tuple(echoes[len(same_rail) : len(same_rail) + len(cross_rail)]),
-        echoes[-1] if same_rail else None,
+        return ProbeResults()
+    return ProbeResults(
+        same_rail=tuple(echoes[: len(same_rail)]),
+        cross_rail=tuple(echoes[len(same_rail) : len(same_rail) + len(cross_rail)]),
+        full_size=echoes[-1] if same_rail else None,
     )
 
 
-def _get_next_rail(plan: Plan, rail: int) -> int:
-    return (rail + 1) % len(plan.common.rails)
-
-
-def _select_peers(plan: Plan, node: NodePlan, rail: int, version: int) -> Iterable[AddressPlan]:
-    """Yield up to two other nodes' addresses on a rail: first one behind another leaf, then one on the same leaf."""
+def _iter_peer_addresses(plan: Plan, node: NodePlan, rail: int, ip_version: int) -> Iterable[AddressPlan]:
+    """Yield up to two addresses of other nodes on a rail: one behind another leaf, then one behind the same leaf."""
     peers = [peer for peer in plan.nodes if peer.name != node.name and peer.find_port(rail)]
     far = next((peer for peer in peers if peer.unit != node.unit), None)
     near = next((peer for peer in peers if peer.unit == node.unit), None)
     for peer in (far, near):
         port = peer.find_port(rail) if peer else None
-        address = (port.v4 if version == V4 else port.v6) if port else None
+        address = (port.v4 if ip_version == V4 else port.v6) if port else None
         if address is not None:
             yield address
 
@@ -165,11 +183,11 @@ def _build_ping(source: ProbeSource, target: AddressPlan, payload_bytes: int = 5
         FAMILY[source.address.version],
         payload_bytes=payload_bytes,
         dont_fragment=True,
-        ifindex=source.index,
+        ifindex=source.ifindex,
     )
 
 
-def _to_result(echo: icmp.PingResult) -> EchoResult:
+def _to_echo_result(echo: icmp.PingResult) -> EchoResult:
     version = V4 if echo.ping.family == FAMILY[V4] else 6
     refusal = ""
     if echo.outcome not in {"answered", "silent"}:
@@ -178,11 +196,11 @@ def _to_result(echo: icmp.PingResult) -> EchoResult:
     return EchoResult(echo.outcome == "answered", format_address(version, echo.ping.target), refusal)
 
 
-def find_management_paths(machine: Machine, targets: Iterable[int]) -> dict[int, str]:
-    """Return the interface that the kernel routes each management address (IPv4) through; empty without a route."""
+def map_management_paths(machine: Machine, targets: Iterable[int]) -> dict[int, str]:
+    """Return the interface through which the kernel routes each IPv4 address; empty string if there is no route."""
     paths = {}
     with machine.open_socket() as sock:
-        names = {link.index: link.name for link in host_state.read(machine).links}
+        names = {link.index: link.name for link in host_state.read_host_state(machine).links}
         for target in targets:
             try:
                 paths[target] = names.get(get_route(sock, FAMILY[V4], target).oif, "")
@@ -192,20 +210,37 @@ def find_management_paths(machine: Machine, targets: Iterable[int]) -> dict[int,
 
 
 def read_base_chains(machine: Machine) -> tuple[nftables.BaseChain, ...] | None:
-    """Return the firewall's base chains; None where nf_tables cannot be read, () where the kernel has none."""
+    """Return the base chains of nf_tables; None if they cannot be read."""
     try:
         return nftables.list_base_chains(get_netns(machine), 2.0)
     except ProbeError:
         return None
 
 
-WATCHED = ("rp_filter", "arp_ignore", "arp_announce")
-"""IPv4 sysctls of an interface that checks read."""
+def read_neighbour_tables(machine: Machine) -> tuple[NeighbourTable, ...]:
+    """Return the kernel's neighbour tables, which all namespaces share; empty if they cannot be read."""
+    try:
+        with machine.open_socket() as sock:
+            return list_neighbour_tables(sock)
+    except NetlinkError:
+        return ()
 
 
-def read_sysctls(machine: Machine, names: Sequence[str]) -> dict[str, str | None]:
-    """Return the watched sysctls of these interfaces and of `all`; unreadable keys are left out."""
-    keys = [f"net/ipv4/conf/{name}/{key}" for name in ("all", *names) for key in WATCHED]
+def subtract_overflows(
+    tables: Sequence[NeighbourTable], earlier: Sequence[NeighbourTable]
+) -> tuple[NeighbourTable, ...]:
+    """Return the tables with their overflows since an earlier reading; empty if one of the two is missing."""
+    return tuple(
+        table._replace(overflows=table.overflows - before.overflows)
+        for table, before in zip(tables, earlier, strict=False)
+    )
+
+
+def read_sysctls(machine: Machine, names: Sequence[str]) -> dict[str, str]:
+    """Return the sysctls that checks need, for these interfaces and for `all`; unreadable ones are left out."""
+    keys = [
+        f"net/ipv4/conf/{name}/{key}" for name in ("all", *names) for key in ("rp_filter", "arp_ignore", "arp_announce")
+    ]
     keys += [f"net/ipv6/conf/{name}/accept_ra" for name in names]
     values = {key: machine.read_sysctl(key) for key in keys}
     return {key: value for key, value in values.items() if isinstance(value, str)}

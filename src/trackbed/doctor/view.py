@@ -1,17 +1,18 @@
-"""Everything that checks use, gathered before any check runs: checks are pure functions of a NodeView.
+"""The data about a node that the checks use, read before any check runs.
 
     node, state       the node's plan, and its kernel's state (`trackbed.host.state`)
     sysctls           sysctls of the ports
     baseline          carrier counts at the last apply
     rails_in_pods     rails whose port was moved into a pod
-    peers             views of other nodes, where they were collected
+    peers             views of other nodes, if they were collected
     pods              attachments of this node's agent, each with the state of its namespace
     probes            results of probes: gateway, LLDP, peers, full-size packets
-    switches          the addresses of the leaves, where they can be queried
+    switches          the addresses of the leaves, if they can be queried
     host              files, links and program outputs that host checks read
+    neighbour_tables  the kernel's neighbour tables, which all network namespaces share
     vfs, dcb          netlink data of each port's VFs and data center bridging
 
-Data that could not be read is None or absent, and a check returns unknown for it.
+Data that could not be read is None or absent; a check then reports unknown, or nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from trackbed.fabric.model.ranges import V4, Range, format_address
 from trackbed.fabric.plan.plan import AddressPlan, NodePlan, PortPlan
@@ -27,6 +29,7 @@ from trackbed.host.state import HostState
 from trackbed.kernel.netlink.addresses import Address
 from trackbed.kernel.netlink.dcb import Dcb
 from trackbed.kernel.netlink.links import Link
+from trackbed.kernel.netlink.neighbour_tables import NeighbourTable
 from trackbed.kernel.netlink.routes import Route
 from trackbed.kernel.netlink.rules import PolicyRule
 from trackbed.kernel.netlink.vfs import VfListing
@@ -36,7 +39,7 @@ from trackbed.kernel.wire.nftables import BaseChain
 
 @dataclass(frozen=True, slots=True)
 class EchoResult:
-    """Outcome of one ping of a peer; `refusal` is the ICMP error, where one came back."""
+    """Outcome of one ping of a peer; `refusal` describes the ICMP error that came back, and is empty without one."""
 
     answered: bool
     target: str
@@ -51,19 +54,26 @@ class ProbeResults:
     """Whether the gateway answered."""
     lldp: Advertisement | None = None
     lldp_heard: bool | None = None
-    """Whether an LLDP frame arrived; None where the wait was too short to tell."""
+    """Whether an LLDP frame arrived; None if the wait was too short to tell."""
     same_rail: tuple[EchoResult, ...] = ()
     cross_rail: tuple[EchoResult, ...] = ()
     full_size: EchoResult | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PodView:
-    """One attachment: the state of the pod's network namespace."""
+class PodInterface(NamedTuple):
+    """A pod's interface on one rail, with the addresses in the agent's status."""
 
     name: str
-    rails: Mapping[int, tuple[str, tuple[AddressPlan, ...]]]
-    """Rail -> (interface name, addresses in the pod)."""
+    addresses: tuple[AddressPlan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """An attached pod: its rails, and the state of its network namespace."""
+
+    name: str
+    rails: Mapping[int, PodInterface]
+    """Rail -> its interface in the pod."""
     state: HostState
     sysctls: Mapping[str, str]
 
@@ -78,62 +88,70 @@ class AttachRefusal:
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchView:
-    """A leaf with its addresses, as ints."""
-
-    name: str
-    addresses: frozenset[int]
-
-
-@dataclass(frozen=True, slots=True)
 class NodeView:
-    """Everything that was gathered of one node."""
+    """Everything that was read of one node."""
 
     node: NodePlan
     state: HostState
-    sysctls: Mapping[str, str | None] = field(default_factory=dict)
+    sysctls: Mapping[str, str] = field(default_factory=dict)
     unpersisted_files: tuple[str, ...] | None = None
-    """Trackbed's boot-time files that are missing or differ from the plan; None where they could not be read."""
+    """Trackbed's boot-time files that are missing or differ from the plan; None if unreadable."""
     baseline: Mapping[str, tuple[int, int]] | None = None
     """Interface -> (carrier_changes, carrier_down_count) at the last apply."""
     rails_in_pods: frozenset[int] = frozenset()
     moved_ports: frozenset[str] = frozenset()
-    """Ports that were in a pod and came back to the host, which interrupted their carrier."""
+    """Ports that returned from a pod to the host, which interrupted their carrier."""
     peers: tuple[NodeView, ...] | None = None
     pods: tuple[PodView, ...] = ()
     refusals: tuple[AttachRefusal, ...] = ()
     probes: Mapping[int, ProbeResults] = field(default_factory=dict)
     chains: tuple[BaseChain, ...] | None = None
-    switches: Mapping[str, SwitchView] | None = None
+    switches: Mapping[str, frozenset[int]] | None = None
+    """Name of a leaf -> its addresses, as integers; None if no leaves were queried."""
     management: tuple[int, ...] = ()
-    """IPv4 addresses that must not be reached through rails: other nodes, the API server."""
+    """IPv4 addresses that must not be routed over a rail: other nodes, the API server."""
     management_paths: Mapping[int, str] = field(default_factory=dict)
-    """Management address -> name of the interface that the kernel routes it through."""
+    """Management address -> name of the interface through which the kernel routes it."""
     host: Snapshot | None = None
-    """Snapshot of the host; None where the node shares it, as a network namespace of the lab or a container does."""
+    """Snapshot of the host; None if the node shares its host (a container, or a network namespace of the lab)."""
     vfs: Mapping[str, VfListing] = field(default_factory=dict)
-    """Interface -> its VFs; no entry where the driver reports none."""
+    """Interface -> its VFs; no entry if the driver reports none."""
+    neighbour_tables: tuple[NeighbourTable, ...] = ()
+    """The kernel's neighbour tables after the probes; `overflows` counts from before them. Empty if not read."""
     dcb: Mapping[str, Dcb] = field(default_factory=dict)
-    """Interface -> its data center bridging; no entry where the driver has none."""
+    """Interface -> its data center bridging; no entry if the driver has none."""
 
     def iter_ports(self) -> Iterator[PortPlan]:
-        """Yield the ports that are on the host now."""
+        """Yield the ports that are on the host now, not in a pod."""
         return (port for port in self.node.ports if port.rail not in self.rails_in_pods)
 
     def find_link(self, port: PortPlan) -> Link | None:
-        """Return the interface with the port's planned name."""
+        """Return the interface with the port's planned name; None if there is none."""
         return next((link for link in self.state.links if link.name == port.netdev), None)
 
-    def get_link_name(self, index: int) -> str:
-        """Return the name of an interface by its index, or `ifINDEX`."""
-        return next((link.name for link in self.state.links if link.index == index), f"if{index}")
+    def get_link_name(self, ifindex: int) -> str:
+        """Return the name of the interface with this index; `ifINDEX` if there is none."""
+        return next((link.name for link in self.state.links if link.index == ifindex), f"if{ifindex}")
 
     def list_addresses(self, port: PortPlan) -> tuple[Address, ...]:
-        """Return the global addresses on the port."""
+        """Return the addresses of global scope on the port."""
         link = self.find_link(port)
         return tuple(
             address for address in self.state.addresses if link and address.index == link.index and address.scope == 0
         )
+
+    def list_routes(self, port: PortPlan) -> list[Route]:
+        """Return the routes over the port."""
+        link = self.find_link(port)
+        return [route for route in self.state.routes if link and route.oif == link.index]
+
+    def get_effective_sysctl(self, port: PortPlan, key: str) -> int | None:
+        """Return the effective value of an IPv4 sysctl of the port, such as rp_filter or arp_ignore; None if unknown.
+
+        For these the kernel uses the larger of the port's value and `all` (Documentation/networking/ip-sysctl.rst).
+        """
+        value, common = (self.sysctls.get(f"net/ipv4/conf/{name}/{key}") for name in (port.netdev, "all"))
+        return None if value is None else max(int(value), int(common or 0))
 
     def list_rail_ranges(self) -> list[Range]:
         """Return the address ranges of all rails."""

@@ -1,1 +1,1 @@
-"""The Fabric, the plan computed from it, and the importers that write it. Nothing here reads a host."""
+"""The Fabric file, the plan computed from it, and the import of other tools' files. Nothing here reads a host."""

@@ -1,9 +1,7 @@
 """Block YAML that readers of YAML 1.1 and 1.2 understand alike, written fast enough for 100,000 objects.
 
-Text that a reader could take for another type is double-quoted. Text of several lines is a literal block.
+Text that could be read as another type is double-quoted. Text of several lines is a literal block.
 """
-
-from __future__ import annotations
 
 import json
 import re
@@ -11,20 +9,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-# Regular expressions are compiled when first used: importing this module must cost a host nothing.
+# Regular expressions are compiled when first used: hosts import this module, and many never use them.
 _PLAIN = r"[A-Za-z_./][-A-Za-z0-9_./+]*(?:[:=][-A-Za-z0-9_./+]+)*"
 _IPV4 = r"[1-9][0-9]{0,2}(?:\.[0-9]{1,3}){3}(?:/[0-9]{1,2})?"
 """IPv4 addresses and ranges: no number has four groups."""
 _WORDS = r"(?i)y|n|yes|no|on|off|true|false|null|nan|\.nan|[.]inf|~|[.0-9_-]+|[0-9.]+e[0-9]+|<<|=|\.|\.\."
-"""What readers of YAML 1.1 or 1.2 take for booleans, null, numbers or merge keys."""
+"""Text that YAML 1.1 or 1.2 reads as a boolean, null, a number or a merge key."""
 _BASE60 = r"(?i)[-+0-9_:.]+|0[xo].*"
 _LITERAL = r"(?:[^\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]*\n)+"
-"""Whole lines without a character that only an escape can write."""
+"""Complete lines without characters that YAML can only write as escapes."""
 _UNPRINTABLE = r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]"
 
 
 class Layout(NamedTuple):
-    """Where a document differs from the usual layout."""
+    """Options of the layout; the defaults are those of Kubernetes manifests."""
 
     width: int = 0
     """Longest line of a mapping in flow style, in characters; 0 writes no collection in flow style.
@@ -38,14 +36,14 @@ class Layout(NamedTuple):
     """Regular expression of further text without quotes where it is not part of a collection in flow style."""
 
 
-_USUAL = Layout()
+_DEFAULT_LAYOUT = Layout()
 FABRIC_LAYOUT = Layout(
     width=120,
     list_indent="  ",
     plain=r"(?![-0-9_.]*:[-0-9_.:]*\Z)[0-9][-A-Za-z0-9_./]*(?::[-A-Za-z0-9_./]+)*",
     plain_value=r"[A-Za-z0-9][-A-Za-z0-9_.]*[,\[][-A-Za-z0-9_.,\[\]]*",
 )
-"""A Fabric and its lock. Their reader keeps every scalar as text: only what readers take for base 60 is quoted.
+"""Layout of a Fabric and its lock. Their reader keeps every scalar as text, so only base-60 numbers need quotes.
 
 Host ranges are plain at the end of a line; within braces their brackets would end a collection.
 """
@@ -57,7 +55,7 @@ def render_documents(objects: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         yield "---\n" + render_mapping(document)
 
 
-def render_mapping(mapping: Mapping[str, Any], layout: Layout = _USUAL) -> str:
+def render_mapping(mapping: Mapping[str, Any], layout: Layout = _DEFAULT_LAYOUT) -> str:
     """Render a mapping whose values are mappings, lists, text, numbers, booleans and None; the order is kept."""
     lines: list[str] = []
     _append_entries(mapping, "", lines, layout)
@@ -126,7 +124,7 @@ def _render_flow(value: Any, layout: Layout) -> str:  # noqa: ANN401 - any YAML
 
 @lru_cache(maxsize=1 << 16)
 def _render_text(text: str, layout: Layout) -> str:
-    """Quote text that a reader could take for another type; JSON's escapes are YAML's, except surrogate pairs."""
+    """Quote text that could be read as another type; JSON's escapes are valid in YAML, except surrogate pairs."""
     plain = re.fullmatch(_PLAIN, text) and not re.fullmatch(_WORDS, text) and not re.fullmatch(_BASE60, text)
     if plain or re.fullmatch(_IPV4, text) or (layout.plain and re.fullmatch(layout.plain, text)):
         return text
@@ -135,5 +133,5 @@ def _render_text(text: str, layout: Layout) -> str:
 
 
 def _is_literal(text: str) -> bool:
-    """Return whether a literal block keeps the text: whole lines, the first neither blank nor indented."""
+    """Return whether a literal block preserves the text: complete lines, the first neither blank nor indented."""
     return re.fullmatch(_LITERAL, text) is not None and text[0] not in " \n" and not text.endswith("\n\n")

@@ -1,16 +1,13 @@
-"""What is sent to a host: the modules that `node` needs, found by following their imports.
+"""The modules that are sent to a host: those that `node` imports, directly or through others.
 
-They import the standard library and each other, nothing else. They are sent twice: as a zip archive of sources, for any
-Python from OLDEST on, and compiled in one piece, for a host with the Python of the sender: zipimport reads and
-unmarshals each module twice.
+They import the standard library and each other, nothing else. They are sent twice: as sources, for any Python from
+OLDEST on, and as compiled code, which saves time on a host with the Python of the sender.
 """
 
 from __future__ import annotations
 
 import ast
-import io
 import marshal
-import zipfile
 import zlib
 from collections.abc import Iterator
 from functools import lru_cache
@@ -19,102 +16,89 @@ from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
 
 START = "trackbed.fleet.node"
-"""The module whose `main` the host calls."""
+"""The module whose `main` is called on the host."""
 
 FROZEN = {"trackbed.host.steps.boot_script"}
-"""Modules that read their TEXT from a file of the package: the text is sent in their place."""
+"""Modules that read their TEXT from a file of the package; a module with the text as a literal is sent instead."""
 
 REGISTRIES = {"trackbed.host.kinds.registry": "trackbed.host.kinds", "trackbed.host.steps": "trackbed.host.steps"}
-"""Modules that load those of a package by their names; what is sent has all modules of the package."""
+"""Modules that import all modules of a package by name, and that package; all modules of the package are sent."""
 
-OLDEST = (3, 11)
-"""The oldest Python that these modules are known to run on: that of the tests."""
+OLDEST = (3, 9)
+"""The oldest Python version on which these modules are tested."""
 
-_WHEN = (1980, 1, 1, 0, 0, 0)
-"""The same sources give the same archive."""
-
-
-@lru_cache(maxsize=1)
-def sources() -> bytes:
-    """The archive, some 200 KiB."""
-    whole = io.BytesIO()
-    with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-        for name, (is_package, source) in _read_sources().items():
-            entry = zipfile.ZipInfo(f"{_path(name, is_package=is_package)}.py", _WHEN)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, source)
-    return whole.getvalue()
+_MARSHAL_VERSION = 4
+"""The format of `marshal` that all versions of Python from OLDEST on read."""
 
 
 @lru_cache(maxsize=1)
-def compiled() -> bytes:
-    """MAGIC_NUMBER of the Python that it is for, and deflated {name: (whether it is a package, its code)}."""
-    code = {
-        name: (
-            is_package,
-            compile(source, f"{_path(name, is_package=is_package)}.py", "exec", dont_inherit=True, optimize=2),
-        )
-        for name, (is_package, source) in _read_sources().items()
+def pack_sources() -> bytes:
+    """Return the deflated dict {name: (is a package, source)}, about 200 KiB, as every Python can load it."""
+    return zlib.compress(marshal.dumps(read_sources(), _MARSHAL_VERSION), 9)
+
+
+@lru_cache(maxsize=1)
+def pack_compiled() -> bytes:
+    """Return the MAGIC_NUMBER of this Python, followed by the deflated dict {name: (is a package, code)}."""
+    modules = {
+        name: (is_package, compile(source, name, "exec", dont_inherit=True, optimize=2))
+        for name, (is_package, source) in read_sources().items()
     }
-    return MAGIC_NUMBER + zlib.compress(marshal.dumps(code), 9)
+    return MAGIC_NUMBER + zlib.compress(marshal.dumps(modules), 9)
 
 
-def _read_sources() -> dict[str, tuple[bool, bytes]]:
-    """Return for the name of each module whether it is a package, and its source."""
-    files = {name: (place.name == "__init__.py", place.read_bytes()) for name, place in sorted(modules().items())}
+def read_sources() -> dict[str, tuple[bool, bytes]]:
+    """Return {module name: (is a package, source)} of the modules to send."""
+    files = {name: (path.name == "__init__.py", path.read_bytes()) for name, path in sorted(map_modules().items())}
     frozen = {name: (False, f"TEXT = {import_module(name).TEXT!r}\n".encode()) for name in FROZEN & files.keys()}
     return files | frozen
 
 
-def _path(name: str, *, is_package: bool) -> str:
-    return name.replace(".", "/") + ("/__init__" if is_package else "")
-
-
 @lru_cache(maxsize=1)
-def modules() -> dict[str, Path]:
-    """Name and file of every module of ours that START imports, itself and packages included."""
-    found: dict[str, Path] = {}
-    todo = [START]
-    while todo:
-        name = todo.pop()
-        if name in found:
+def map_modules() -> dict[str, Path]:
+    """Return the source file of each module to send: START, and all Trackbed modules and packages that it imports."""
+    paths: dict[str, Path] = {}
+    pending = [START]
+    while pending:
+        name = pending.pop()
+        if name in paths:
             continue
-        found[name] = _place(name)
-        todo += [other for other in imports(name) if other.partition(".")[0] == "trackbed"]
-        todo += [name.rpartition(".")[0]] if "." in name else []
+        paths[name] = _find_source(name)
+        pending += [module for module in collect_imports(name) if module.partition(".")[0] == "trackbed"]
+        pending += [name.rpartition(".")[0]] if "." in name else []
         if package := REGISTRIES.get(name):
-            todo += [f"{package}.{path.stem}" for path in _place(package).parent.glob("[a-z]*.py")]
-    return found
+            pending += [f"{package}.{path.stem}" for path in _find_source(package).parent.glob("[a-z]*.py")]
+    return paths
 
 
-def imports(name: str) -> set[str]:
-    """The modules that a module of ours imports at run time, at its top or in a function."""
-    found = set()
-    for node in _running(ast.parse(_place(name).read_bytes())):
+def collect_imports(module_name: str) -> set[str]:
+    """Return the modules that a Trackbed module imports at run time, at its top or in a function."""
+    modules = set()
+    for node in _iter_runtime_nodes(ast.parse(_find_source(module_name).read_bytes())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.module != "__future__":
-            found |= {_imported(node.module, alias.name) for alias in node.names}
-    return found
+            modules |= {_resolve_import(node.module, alias.name) for alias in node.names}
+    return modules
 
 
-def _running(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes of a tree except what is only for type checkers."""
+def _iter_runtime_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the syntax nodes below `node`, except those under `if TYPE_CHECKING:`."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
             continue
         yield child
-        yield from _running(child)
+        yield from _iter_runtime_nodes(child)
 
 
-def _imported(module: str, name: str) -> str:
-    """`from module import name` may mean a module of that package or a name in it."""
-    inner = f"{module}.{name}"
-    is_ours = module.partition(".")[0] == "trackbed" and _place(module).name == "__init__.py"
-    return inner if is_ours and find_spec(inner) else module
+def _resolve_import(module: str, name: str) -> str:
+    """Return the module that `from module import name` loads: `module.name` if that is a module, else `module`."""
+    submodule = f"{module}.{name}"
+    is_own_package = module.partition(".")[0] == "trackbed" and _find_source(module).name == "__init__.py"
+    return submodule if is_own_package and find_spec(submodule) else module
 
 
-def _place(name: str) -> Path:
+def _find_source(name: str) -> Path:
     spec = find_spec(name)
     if spec is None or spec.origin is None:
         raise ImportError(f"no source of {name} is here to send", name=name)

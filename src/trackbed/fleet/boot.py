@@ -1,61 +1,79 @@
-"""Starting `node` on a host: the command that ssh is given, and what is written to its standard input.
+"""The start of `node` on a host: the command that ssh runs, and its standard input.
 
-    command   sh finds python3 (by `sudo -n` unless root), python reads it all into memory and calls node.main
-    input     LENGTHS OF THREE PARTS, newline, archive of sources, compiled modules, request
+    command   sh starts the first Python that is new enough (by `sudo -n` unless root); that reads the input into memory
+              and calls node.main
+    input     LENGTHS OF THREE PARTS, newline, sources, compiled modules, request
 
-Nothing is done before all of it has arrived. Exit statuses tell why nothing was.
+Nothing is done before the whole input has arrived. If the program cannot start, the exit status gives the reason.
 """
 
-from __future__ import annotations
+from collections.abc import Sequence
 
 import msgspec
 
-from trackbed.fleet import archive
-from trackbed.fleet.task import Task
+from trackbed.fleet import archive, interpreters
+from trackbed.fleet.task import HostTask
 
-NO_PYTHON, OLD_PYTHON, CUT_SHORT = 91, 92, 93
-"""Exit statuses: no python3; one before archive.OLDEST; the input ended early."""
+NO_PYTHON, CUT_SHORT = 91, 93
+"""Exit statuses: no Python from archive.OLDEST on; the input ended early."""
 
-_PYTHON = f"""\
-import sys
-if sys.version_info < {archive.OLDEST}: sys.exit({OLD_PYTHON})
-import gc, os, _frozen_importlib as b, _frozen_importlib_external as e
+REFUSAL = "trackbed-python|"
+"""Prefix of the line that the shell prints before it exits with NO_PYTHON, see `parse_refusal`."""
+
+PROGRAM = f"""\
+import sys, gc, marshal, os, zlib, _frozen_importlib as b, _frozen_importlib_external as e
 gc.disable()
 i = sys.stdin.buffer
 n = [int(x) for x in i.readline().split()] or [1]
 a, c, r = s = [i.read(x) for x in (n * 3)[:3]]
 if [len(x) for x in s] != n: sys.exit({CUT_SHORT})
-if c.startswith(e.MAGIC_NUMBER):
-    import marshal, zlib
-    k = marshal.loads(zlib.decompress(c[len(e.MAGIC_NUMBER):]))
-    class F:
-        def find_spec(n, path=None, target=None):
-            return b.ModuleSpec(n, F, is_package=k[n][0]) if n in k else None
-        def create_module(spec): pass
-        def exec_module(m): exec(k[m.__name__][1], m.__dict__)
-    sys.meta_path.insert(0, F)
-else:
-    f = os.memfd_create("trackbed")
-    with os.fdopen(f, "wb", closefd=False) as o: o.write(a)
-    sys.path.insert(0, "/proc/self/fd/%d" % f)
+M = e.MAGIC_NUMBER
+k = marshal.loads(zlib.decompress(c[len(M):] if c.startswith(M) else a))
+class F:
+    def find_spec(n, path=None, target=None):
+        return b.ModuleSpec(n, F, is_package=k[n][0]) if n in k else None
+    def create_module(spec): pass
+    def exec_module(m):
+        x = k[m.__name__][1]
+        exec(compile(x, m.__name__, "exec", optimize=2) if type(x) is bytes else x, m.__dict__)
+sys.meta_path.insert(0, F)
 import {archive.START} as m
 m.main(r)
 os._exit(0)
 """
-"""It lives for a moment: collecting garbage, and taking itself apart at the end, would be a quarter of its time."""
+"""The program that reads standard input. Garbage collection and shutdown, a quarter of its run time, are skipped."""
+_TEST = f"""\
+import sys, importlib.util as u
+lack = " without json" if u.find_spec("json") is None else ""
+print(sys.version.split()[0] + lack)
+sys.exit(bool(lack) or sys.version_info < {archive.OLDEST})
+"""
+"""The program that a Python runs first: it prints its version. Debian's python3-minimal has a part of its library."""
+
 _SHELL = (
-    f"p=$(command -v python3) || exit {NO_PYTHON}; "
-    '[ "$(id -u)" = 0 ] && exec "$p" -IS -c "$0"; exec sudo -n -- "$p" -IS -c "$0"'
+    f"f=; for p in {' '.join(interpreters.NAMES)}; do "
+    'p=$(command -v "$p") || continue; '
+    'v=$("$p" -IS -c "$1" 2>/dev/null) || { [ "$v" ] && f="$f$p $v, "; continue; }; '
+    '[ "$(id -u)" = 0 ] && exec "$p" -IS -c "$0"; exec sudo -n -- "$p" -IS -c "$0"; done; '
+    f'[ -r /etc/os-release ] && . /etc/os-release; echo "{REFUSAL}$ID|$VERSION_ID|$PRETTY_NAME|$f"; exit {NO_PYTHON}'
 )
+"""The program of sh, without single quotes, `!`, backslashes and newlines, so that every login shell can quote it."""
 
 
-def command() -> str:
-    """What a login shell of any kind is given: two words in single quotes for sh."""
-    code = _PYTHON.encode().hex()
-    return f"exec sh -c '{_SHELL}' 'exec(bytes.fromhex(\"{code}\"))'"
+def build_command() -> str:
+    """Return the command for ssh, quoted so that every login shell parses it alike."""
+    programs = " ".join(f"'exec(bytes.fromhex(\"{code.encode().hex()}\"))'" for code in (PROGRAM, _TEST))
+    return f"exec sh -c '{_SHELL}' {programs}"
 
 
-def payload(task: Task) -> bytes:
-    """The standard input of one host."""
-    parts = (archive.sources(), archive.compiled(), msgspec.json.encode(task))
+def build_payload(task: HostTask) -> bytes:
+    """Return the standard input of the command on one host."""
+    parts = (archive.pack_sources(), archive.pack_compiled(), msgspec.json.encode(task))
     return b" ".join(b"%d" % len(part) for part in parts) + b"\n" + b"".join(parts)
+
+
+def parse_refusal(output: Sequence[str]) -> interpreters.Refusal:
+    """Return what the shell printed before NO_PYTHON; empty if the line is missing."""
+    line = next((line for line in output if line.startswith(REFUSAL)), "")
+    fields = line.removeprefix(REFUSAL).split("|")
+    return interpreters.Refusal(*fields) if len(fields) == len(interpreters.Refusal._fields) else interpreters.Refusal()

@@ -1,12 +1,11 @@
-"""The run log: what became of each host, one line of JSON each, on disk as soon as the host has ended.
+"""The run log: the outcome of each host as one line of JSON, synced to disk as soon as the host has ended.
 
-    {"node": "gpu001", "kind": "applied", "told": "...", "request": "sha256 of what it was asked", "at": "2026-..Z"}
+    {"node": "gpu001", "kind": "applied", "told": "...", "request": "hash of the request", "at": "2026-..Z"}
 
-A host counts as done (`--resume`) while it would be asked the same: after a change of the Fabric those hosts that it
-concerns are done again. A line that a crash has torn is passed by. One run at a time writes it (flock(2)).
+With `--resume`, a host counts as completed while its request is the same. After a change of the Fabric, the hosts
+whose plans changed are applied again. A line that was torn by a crash is ignored. Only one run at a time writes the log
+(flock(2)).
 """
-
-from __future__ import annotations
 
 import fcntl
 import hashlib
@@ -21,74 +20,68 @@ from typing import BinaryIO
 
 import msgspec
 
-from trackbed.fleet.outcome import GOOD, Outcome
-from trackbed.fleet.task import Task
+from trackbed.fleet.outcome import GOOD_KINDS, Outcome
+from trackbed.fleet.task import HostTask
 
 
 class LogBusyError(Exception):
-    """Another run writes this log."""
+    """Another run has the log locked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """An open log; `done` is what earlier runs have finished: node and request."""
+    """An open log; `completed` has the node and the digest of each request that earlier runs have completed."""
 
     stream: BinaryIO
-    done: frozenset[tuple[str, str]]
+    completed: frozenset[tuple[str, str]]
 
-    def write(self, task: Task, outcome: Outcome) -> None:
-        """Append one host's end, synced. OSError as the file system says it."""
+    def append_outcome(self, task: HostTask, outcome: Outcome) -> None:
+        """Append the outcome of one host and sync the file. Raises OSError if it cannot be written."""
         line = {
             "node": outcome.node,
             "kind": outcome.kind,
-            "told": outcome.told,
-            "request": digest(task),
+            "told": outcome.message,
+            "request": compute_digest(task),
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         self.stream.write(json.dumps(line).encode() + b"\n")
         self.stream.flush()
         os.fsync(self.stream.fileno())
 
-    def has(self, task: Task) -> bool:
-        """Whether an earlier run has done this."""
-        return (task.name, digest(task)) in self.done
+    def is_done(self, task: HostTask) -> bool:
+        """Return whether an earlier run has completed the task."""
+        return (task.name, compute_digest(task)) in self.completed
 
 
 @contextmanager
-def opened(path: Path, *, resume: bool) -> Iterator[Log]:
-    """The log, emptied unless `resume`. Raises LogBusyError, and OSError as the file system says it."""
+def open_log(path: Path, *, resume: bool) -> Iterator[Log]:
+    """Open and lock the log; without `resume`, truncate it. Raises LogBusyError, and OSError of the file system."""
     with path.open("ab+") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise LogBusyError(f"another run writes {path}; wait for it, or name another with --log") from error
         stream.seek(0)
-        done = frozenset(_done(stream.read())) if resume else frozenset[tuple[str, str]]()
+        content = stream.read() if resume else b""
         if not resume:
             stream.truncate(0)
-        elif _torn(stream):
+        elif content and not content.endswith(b"\n"):
             stream.write(b"\n")
-        yield Log(stream, done)
+        yield Log(stream, frozenset(_iter_completed(content)))
 
 
-def digest(task: Task) -> str:
-    """What a host is asked, as a short word; the time it is given does not count."""
+def compute_digest(task: HostTask) -> str:
+    """Return a short digest of a request, without its time limit."""
     return hashlib.sha256(msgspec.json.encode(msgspec.structs.replace(task, seconds=0))).hexdigest()[:16]
 
 
-def _done(raw: bytes) -> Iterator[tuple[str, str]]:
+def _iter_completed(content: bytes) -> Iterator[tuple[str, str]]:
+    """Yield (node, digest of the request) for each host whose last outcome is good."""
     last: dict[str, tuple[str, str]] = {}
-    for line in raw.splitlines():
+    for line in content.splitlines():
         try:
-            found = json.loads(line)
-            last[found["node"]] = (found["kind"], found["request"])
+            entry = json.loads(line)
+            last[entry["node"]] = (entry["kind"], entry["request"])
         except (ValueError, KeyError, TypeError):
             continue
-    return ((node, request) for node, (kind, request) in last.items() if kind in GOOD)
-
-
-def _torn(stream: BinaryIO) -> bool:
-    if stream.seek(0, os.SEEK_END) == 0:
-        return False
-    stream.seek(-1, os.SEEK_END)
-    return stream.read(1) != b"\n"
+    return ((node, request) for node, (kind, request) in last.items() if kind in GOOD_KINDS)

@@ -1,16 +1,18 @@
-"""What runs on the host: reads its request, does it, answers in one line.
+"""The program that runs on a host: it handles one request and answers in one line of JSON.
 
-    standard input    {"verb": "diff" | "apply" | "boot" | "reboot" | "capture", "name": "gpu-1",
+    standard input    {"verb": "diff" | "apply" | "undo" | "boot" | "reboot" | "capture", "name": "gpu-1",
                        "node": {node document}, "files": {format: {path: content}}, "persist": "auto", "seconds": 270,
-                       "wanted": {what `capture` reads, as snapshot.Wanted}}
+                       "wanted": {what `capture` reads, as snapshot.Wanted},
+                       "removals": the confirmed number of removals,
+                       "repairs": [[step, subject], ...] of the only changes that `apply` makes, in place}
     standard output   trackbed began
                       trackbed {"outcome": ..., ...}
 
-A lost connection does not stop it: an apply that has begun ends by itself, done or put back. Only SIGTERM and its own
-limit of `seconds` do, and then everything is put back. Whatever else a login shell prints, only lines that begin with
-`trackbed ` count.
+A lost connection does not stop it: an apply that has begun ends by itself, completed or rolled back. Only SIGTERM and
+the limit of `seconds` stop it, and then it rolls back. Only lines that begin with `trackbed ` count; a login shell may
+print others.
 
-The host's files lie under `/`, or under $TRACKBED_ROOT: a captured tree that plays a host.
+The host's files are read under `/`, or under $TRACKBED_ROOT, a captured tree that stands in for a host.
 """
 
 from __future__ import annotations
@@ -26,83 +28,140 @@ from types import FrameType
 from typing import Any
 
 from trackbed.fabric.model.problems import SpecError
+from trackbed.fabric.plan.node_document import decode_node, parse_node
 from trackbed.fabric.plan.plan import NodePlan
-from trackbed.fabric.plan.wire import parse_node
 from trackbed.host import booting
 from trackbed.host.boot_id import BOOT_ID
-from trackbed.host.change import to_document
+from trackbed.host.change import Comparison, to_document
+from trackbed.host.kinds.file import NODE_PLAN
+from trackbed.host.kinds.registry import find_kind
+from trackbed.host.kinds.view import View
 from trackbed.host.machine import Machine
-from trackbed.host.runner import Ran
-from trackbed.host.steps import list_settings
-from trackbed.host.transaction.apply import BusyError, HostError, apply
-from trackbed.host.transaction.compare import compare, drop_files
-from trackbed.host.transaction.files import find_renderer, list_differences, list_warnings
+from trackbed.host.network_manager import ManagerError
+from trackbed.host.runner import ProgramResult
+from trackbed.host.steps import iter_settings
+from trackbed.host.transaction.apply import (
+    ApplyOptions,
+    BusyError,
+    HostError,
+    MisfitError,
+    NothingToUndoError,
+    apply,
+    undo,
+)
+from trackbed.host.transaction.boot_files import BootFiles, select_files
+from trackbed.host.transaction.compare import compare_view, exclude_boot_changes, read_view
+from trackbed.host.transaction.files import list_differences
+from trackbed.host.transaction.fit import explain_misfit, measure_fit
 from trackbed.host.transaction.record import find_folder
 from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kernel.netlink.links import list_links
 
-"""Another one after each boot (random(4))."""
 REBOOT = ("systemd-run", "--on-active=1", "systemctl", "reboot")
 MARK = "trackbed "
-"""Begins each line that is ours."""
+"""Prefix of each output line for the control node."""
 
-_FULL = {errno.ENOSPC, errno.EDQUOT}
-
-
-def wanted_files(
-    machine: Machine, node: NodePlan, request: dict[str, Any]
-) -> tuple[dict[str, str] | None, tuple[str, ...]]:
-    """The files for the next boot (None: files are left alone), and warnings about other files that speak of rails.
-
-    `persist` is a format that the request has files of, `none`, or `auto`: what the machine uses.
-    """
-    persist = request["persist"]
-    if persist == "none":
-        return None, ()
-    return request["files"][find_renderer(machine) if persist == "auto" else persist], list_warnings(machine, node)
+_DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT}
 
 
-def answer(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
-    """Do one request on a machine; what went wrong is part of the answer."""
+def handle_request(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+    """Handle a request and return the answer; errors are answers, too."""
     try:
-        return _done(machine, request)
+        if request["verb"] in {"boot", "reboot"}:
+            return _handle_boot(machine, reboot=request["verb"] == "reboot")
+        if request["verb"] == "capture":
+            return _capture_snapshot(machine, request["wanted"])
+        return _change_host(machine, request)
+    except (MisfitError, ManagerError) as error:
+        return {"outcome": "misfit", "message": str(error)}
     except BusyError as error:
         return {"outcome": "busy", "message": str(error)}
     except (HostError, OSError, ValueError, NetlinkError, SpecError) as error:
-        return {"outcome": "disk-full" if _is_full(error) else "failed", "message": str(error)}
+        return {"outcome": "disk-full" if _is_disk_full(error) else "failed", "message": str(error)}
 
 
-def _done(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
-    if request["verb"] in {"boot", "reboot"}:
-        return _booted(machine, reboot=request["verb"] == "reboot")
-    if request["verb"] == "capture":
-        return _captured(machine, request["wanted"])
-    node = parse_node(request["node"])
-    if not meant(machine, node, os.uname().nodename):
-        return {"outcome": "wrong-host", "message": f"{os.uname().nodename} is not {node.name}: {_OTHER}"}
-    if booting.is_pending(machine):
-        booting.wait(machine)
-    files, told = wanted_files(machine, node, request)
+def _change_host(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+    """Compare, apply or undo, on the planned host alone."""
+    node, hostname = parse_node(request["node"]), os.uname().nodename
+    if not is_planned_host(machine, node, hostname):
+        reason = "it has another host name and none of the plan's MACs; nothing was changed there"
+        return {"outcome": "wrong-host", "message": f"{hostname} is not {node.name}: {reason}"}
+    if booting.is_boot_unit_pending(machine):
+        booting.wait_for_boot_unit(machine)
+    return _undo_last_apply(machine) if request["verb"] == "undo" else _diff_or_apply(machine, node, request)
+
+
+def _undo_last_apply(machine: Machine) -> dict[str, Any]:
+    try:
+        failures = undo(machine, find_folder(machine))
+    except NothingToUndoError as error:
+        return {"outcome": "undone", "message": str(error)}
+    if failures:
+        return {"outcome": "failed", "message": f"not restored: {'; '.join(failures)}; everything else is restored"}
+    return {"outcome": "undone", "message": "the state before the last apply is restored"}
+
+
+def _diff_or_apply(machine: Machine, node: NodePlan, request: dict[str, Any]) -> dict[str, Any]:
     if request["verb"] == "diff":
-        found = compare(machine, list_settings(node))
-        found = found if files is not None else drop_files(found)
-        paths = [change.path for change in list_differences(machine, files)] if files is not None else []
-        outcome = "differs" if found.changes or paths else "same"
-        return {"outcome": outcome, "files": paths, "warnings": told} | to_document(found)
-    made = apply(machine, list_settings(node), find_folder(machine), files, until_reboot=files is None)
-    count = {"applied": len(made.changes), "files": [change.path for change in made.files], "warnings": told}
-    touched = "applied" if made.changes or made.files else "same"
-    by_hand = any(not change.reboot for change in made.left.changes)
-    return {"outcome": "left" if by_hand else touched} | count | to_document(made.left)
+        return _diff(machine, node, request)
+    files, warnings = _select_files(machine, node, request)
+    repairs = request.get("repairs")
+    only = None if repairs is None else frozenset((step, subject) for step, subject in repairs)
+    options = ApplyOptions(files is None, request.get("removals"), only)
+    applied = apply(machine, iter_settings(node), find_folder(machine), files, options)
+    counts = {"applied": len(applied.changes), "files": [change.path for change in applied.files], "warnings": warnings}
+    outcome = "applied" if applied.changes or applied.files else "same"
+    if any(not change.reboot for change in applied.remaining.changes):
+        outcome = "left"
+    return {"outcome": outcome} | counts | to_document(applied.remaining)
 
 
-_OTHER = "it has another host name and none of the plan's MACs; nothing was changed there"
+def _has_plan(machine: Machine, node: NodePlan) -> bool:
+    """Return whether an apply has given the host this very plan, perhaps in the words of another version."""
+    text = machine.read(NODE_PLAN)
+    try:
+        return isinstance(text, str) and decode_node(text.encode()) == node
+    except SpecError:
+        return False
 
 
-def meant(machine: Machine, node: NodePlan, hostname: str) -> bool:
-    """Whether this host is the plan's: it has its name (domains aside), or a port with one of its MACs.
+def _find_writers(view: View, comparison: Comparison) -> dict[str, list[str]]:
+    """Return by subject what may have set a value that apply could repair in place: programs and files of others."""
+    by_subject = (
+        (change.subject, list(find_kind(change.setting.want).find_writers(change.setting.want, view)))
+        for change in comparison.changes
+        if change.setting and change.is_repairable
+    )
+    return {subject: writers for subject, writers in by_subject if writers}
 
-    PCI addresses tell nothing: all servers of a kind have the same ones.
+
+def _diff(machine: Machine, node: NodePlan, request: dict[str, Any]) -> dict[str, Any]:
+    refusal, (files, warnings) = "", BootFiles(None)
+    try:
+        files, warnings = _select_files(machine, node, request)
+    except ManagerError as error:
+        refusal = str(error)
+    view = read_view(machine, iter_settings(node))
+    comparison = compare_view(view)
+    if files is None and not refusal:
+        comparison = exclude_boot_changes(comparison)
+    misfit = refusal or explain_misfit(measure_fit(view, comparison))
+    paths = [change.path for change in list_differences(machine, files)] if files is not None else []
+    outcome = "differs" if comparison.changes or paths or refusal else "same"
+    document = {"outcome": outcome, "files": paths, "warnings": warnings} | to_document(comparison)
+    document |= {"writers": _find_writers(view, comparison), "has_plan": _has_plan(machine, node)}
+    return document | ({"misfit": misfit} if misfit else {})
+
+
+def _select_files(machine: Machine, node: NodePlan, request: dict[str, Any]) -> BootFiles:
+    """Return the files for the next boot: those of the request's `persist`, which were rendered by the sender."""
+    return select_files(machine, node, request["persist"], lambda chosen: request["files"][chosen])
+
+
+def is_planned_host(machine: Machine, node: NodePlan, hostname: str) -> bool:
+    """Return whether this is the planned host: it has the planned name (without domain), or a port with a planned MAC.
+
+    PCI addresses are no evidence, since they are equal on all servers of a model.
     """
     if hostname.partition(".")[0].lower() == node.name.partition(".")[0].lower():
         return True
@@ -112,60 +171,59 @@ def meant(machine: Machine, node: NodePlan, hostname: str) -> bool:
     return any(mac and mac.lower() in planned for link in links for mac in (link.mac, link.permanent_mac))
 
 
-def _booted(machine: Machine, *, reboot: bool) -> dict[str, Any]:
-    """Which boot this is; a reboot begins after a moment in which the answer is sent."""
+def _handle_boot(machine: Machine, *, reboot: bool) -> dict[str, Any]:
+    """Return an answer with the boot id; `reboot` schedules a reboot in one second, after the answer is sent."""
     boot = machine.read(BOOT_ID)
     if not isinstance(boot, str):
         return {"outcome": "failed", "message": f"{BOOT_ID} cannot be read, so nobody could tell whether it rebooted"}
     if reboot and machine.root != Path("/"):
-        machine.write_attribute(BOOT_ID, f"{os.urandom(16).hex()}\n")  # a tree that plays a host boots in no time
+        machine.write_attribute(BOOT_ID, f"{os.urandom(16).hex()}\n")  # a captured tree reboots at once
     elif reboot:
-        done = machine.run(REBOOT)
-        if not isinstance(done, Ran):
+        result = machine.run(REBOOT)
+        if not isinstance(result, ProgramResult):
             return {"outcome": "failed", "message": "it has no systemd-run to reboot with; reboot it by hand"}
-        if done.status:
-            return {"outcome": "failed", "message": f"{' '.join(REBOOT)}: {done.output.strip()}"}
+        if result.status:
+            return {"outcome": "failed", "message": f"{' '.join(REBOOT)}: {result.output.strip()}"}
     return {"outcome": "same", "boot": boot}
 
 
-def _captured(machine: Machine, wanted: dict[str, Any]) -> dict[str, Any]:
-    """What the machine shows of what is wanted."""
-    from trackbed.host.snapshot.take import take  # noqa: PLC0415 - no other verb needs threads, and they cost a host's time
-    from trackbed.host.snapshot.wire import read_wanted, write_snapshot  # noqa: PLC0415 - with it
+def _capture_snapshot(machine: Machine, wanted: dict[str, Any]) -> dict[str, Any]:
+    from trackbed.host.snapshot.take import read_snapshot  # noqa: PLC0415 - only this verb needs threads, whose import takes time
+    from trackbed.host.snapshot.wire import build_snapshot_document, parse_wanted  # noqa: PLC0415 - as above
 
-    return {"outcome": "same", "snapshot": write_snapshot(take(machine, read_wanted(wanted)))}
+    return {"outcome": "same", "snapshot": build_snapshot_document(read_snapshot(machine, parse_wanted(wanted)))}
 
 
-def _is_full(error: BaseException | None) -> bool:
+def _is_disk_full(error: BaseException | None) -> bool:
     while error is not None:
-        if isinstance(error, OSError) and error.errno in _FULL:
+        if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRNOS:
             return True
         error = error.__cause__
     return False
 
 
 def main(raw: bytes) -> None:
-    """Do the request in `raw` on this host and print the answer."""
+    """Handle the JSON request `raw` on this host and print the answer."""
     request = json.loads(raw)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGALRM, _stop)
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGALRM, _interrupt)
     signal.alarm(request["seconds"])
-    _say("began")
-    found = answer(Machine(Path(os.environ.get("TRACKBED_ROOT", "/"))), request)
+    _print_line("began")
+    answer = handle_request(Machine(Path(os.environ.get("TRACKBED_ROOT", "/"))), request)
     signal.alarm(0)
-    _say(json.dumps(found))
+    _print_line(json.dumps(answer))
 
 
-def _stop(number: int, _: FrameType | None) -> None:
-    """Break off by an error that apply answers with putting everything back; a second signal cannot break that off."""
+def _interrupt(signal_number: int, _: FrameType | None) -> None:
+    """Raise TimeoutError, so that an apply rolls back; a second signal cannot interrupt the rollback."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.alarm(0)
-    late = number == signal.SIGALRM
-    raise TimeoutError("it took longer than the time it was given" if late else "it was told to stop (SIGTERM)")
+    timed_out = signal_number == signal.SIGALRM
+    raise TimeoutError("it took longer than the time it was given" if timed_out else "it was told to stop (SIGTERM)")
 
 
-def _say(text: str) -> None:
-    with suppress(OSError):  # whoever asked is gone; the work is done all the same
+def _print_line(text: str) -> None:
+    with suppress(OSError):  # the connection may be lost; the work is completed without it
         sys.stdout.write(f"{MARK}{text}\n")
         sys.stdout.flush()

@@ -1,12 +1,10 @@
-"""In which order hosts have their turn, and when to stop.
+"""The order of hosts in a campaign, and the point at which it stops.
 
     canary ──> batch ──> batch ──> ... ──> done
        └────────┴─────────┴── more than max_failures hosts have failed: no further batch begins
 
-A failed canary stops everything, whatever max_failures says: that is what it is for.
+A failed canary stops everything, whatever max_failures is.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,39 +15,45 @@ from trackbed.fleet.outcome import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """How many at a time. `batch` counts hosts, or is a share of all of them in percent."""
+    """Sizes of the canary and of batches. `batch` is a number of hosts, or a share of all hosts in percent."""
 
     batch: str = "100%"
     canary: int = 0
     max_failures: int = 0
 
 
-def batches(names: Sequence[str], order: Order) -> list[tuple[str, ...]]:
-    """The canaries (if any), then batches; every name once, in its order. ValueError on a batch that is none."""
-    size = size_of(order.batch, len(names))
-    canary, rest = tuple(names[: order.canary]), names[order.canary :]
-    cut = [tuple(rest[at : at + size]) for at in range(0, len(rest), size)]
-    return [canary, *cut] if canary else cut
+def split_batches(names: Sequence[str], order: Order) -> list[tuple[str, ...]]:
+    """Split host names, in their order, into the canaries (if any) and batches.
+
+    Raises ValueError if `order.batch` is malformed.
+    """
+    size = compute_batch_size(order.batch, len(names))
+    canary, others = tuple(names[: order.canary]), names[order.canary :]
+    batches = [tuple(others[start : start + size]) for start in range(0, len(others), size)]
+    return [canary, *batches] if canary else batches
 
 
-def size_of(batch: str, total: int) -> int:
-    """Hosts in a batch: `12`, or `10%` of all, rounded up; at least one."""
+def compute_batch_size(batch: str, total: int) -> int:
+    """Return the number of hosts in a batch: `12`, or `10%` of `total`, rounded up.
+
+    Raises ValueError if `batch` is malformed.
+    """
     number, percent = batch.removesuffix("%"), batch.endswith("%")
     if not number.isascii() or not number.isdigit() or int(number) < 1 or (percent and int(number) > 100):  # noqa: PLR2004 - percent
         raise ValueError(f"--batch {batch}: write a number of hosts (12) or a share of them (10%)")
     return max(1, ceil(total * int(number) / 100)) if percent else int(number)
 
 
-def follow(
-    names: Sequence[str], order: Order, do: Callable[[tuple[str, ...]], Sequence[Outcome]]
+def run_batches(
+    names: Sequence[str], order: Order, run_batch: Callable[[tuple[str, ...]], Sequence[Outcome]]
 ) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """Do batch after batch; yields each with whether it was done. Those after too many failures are not."""
-    failed, stopped = 0, False
-    for number, batch in enumerate(batches(names, order)):
+    """Yield each batch and whether it was run. After too many failures, the remaining batches are not run."""
+    failures, stopped = 0, False
+    for batch_index, batch in enumerate(split_batches(names, order)):
         if stopped:
             yield batch, False
             continue
-        bad = sum(outcome.failed for outcome in do(batch))
-        failed += bad
-        stopped = failed > order.max_failures or bool(number == 0 and order.canary and bad)
+        batch_failures = sum(outcome.is_failure for outcome in run_batch(batch))
+        failures += batch_failures
+        stopped = failures > order.max_failures or bool(batch_index == 0 and order.canary and batch_failures)
         yield batch, True

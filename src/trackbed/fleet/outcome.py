@@ -1,119 +1,173 @@
-"""How it went on one host, in one line: what is wrong, why, and what to do next."""
-
-from __future__ import annotations
+"""The outcome of one host, with a message for people: what is wrong, why, and what to do next."""
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from trackbed.fleet.boot import CUT_SHORT, NO_PYTHON, OLD_PYTHON
+from trackbed.fleet.boot import CUT_SHORT, NO_PYTHON, parse_refusal
+from trackbed.fleet.interpreters import explain_refusal
 from trackbed.fleet.node import MARK
 
-GOOD = frozenset({"same", "applied"})
-"""What needs nobody any more."""
+UNKNOWN_KINDS = frozenset({"unreachable", "not-begun"})
+"""Kinds of outcome that say nothing about the host."""
+
+GOOD_KINDS = frozenset({"same", "applied", "undone"})
+"""Kinds of outcome that need no further action."""
 
 SSH_FAILED = 255
-"""What ssh(1) ends with when itself fails."""
+"""Exit status of ssh(1) for its own errors."""
 
-_NEXT = {
+_ADVICE = {
     "disk-full": "free some space there, then run this again with --resume",
     "failed": "mend that, then run this again with --resume",
     "wrong-host": "look at HostName in the ssh configuration, and at the Fabric",
+    "misfit": "then run this again with --resume",
     "busy": "wait for it, then run this again with --resume",
 }
-_NOTHING_DONE = "nothing was changed there"
+_UNCHANGED = "nothing was changed there"
+_MAX_MESSAGE_CHARACTERS = 1000
+_Kind = Literal["same", "applied", "undone", "left", "differs", "misfit", "busy", "failed", "disk-full", "wrong-host"]
+"""The outcomes in answers of `node`."""
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One host's end: `kind` is what `node` answered or why it could not, `told` is for people."""
+    """The result of a request to one host. `kind` is the outcome in its answer, or the reason for a missing answer."""
 
     node: str
     kind: str
-    told: str
+    message: str = msgspec.field(name="told")
+    """One line for people."""
     answer: Mapping[str, Any] = {}
-    """What `node` said, empty where it said nothing."""
+    """The answer of `node`; empty if there is none."""
 
     @property
-    def good(self) -> bool:
-        """Whether the host is as planned."""
-        return self.kind in GOOD
+    def is_good(self) -> bool:
+        """Whether the host is as planned, apart from changes that need a reboot."""
+        return self.kind in GOOD_KINDS
 
     @property
-    def reboots(self) -> bool:
-        """Whether something that was set waits for the next boot."""
-        return any(change.get("reboot") for change in self.answer.get("changes", ()))
+    def is_unknown(self) -> bool:
+        """Whether nothing is known of the host."""
+        return self.kind in UNKNOWN_KINDS
 
     @property
-    def failed(self) -> bool:
-        """Whether it counts against --max-failures: a host that differs in a diff does not."""
-        return not self.good and self.kind != "differs"
+    def needs_reboot(self) -> bool:
+        """Whether a change takes effect only at the next boot."""
+        return any(change.get("reboot") for change in self.answer.get("changes") or ())
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the host counts as a failure for --max-failures; a difference found by a diff does not."""
+        return not self.is_good and self.kind != "differs"
 
 
-def judged(node: str, status: int | None, said: Sequence[str], errors: Sequence[str]) -> Outcome:
-    """The outcome by ssh's exit status (None: it took too long), what the host wrote, and ssh's own errors."""
-    ours = [line.removeprefix(MARK) for line in said if line.startswith(MARK)]
-    answers = [line for line in ours if line.startswith("{")]
+class _Change(msgspec.Struct, frozen=True):
+    """A difference in an answer."""
+
+    subject: str = msgspec.field(default="", name="what")
+    have: str = ""
+    advice: str = ""
+    reboot: bool = False
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """The fields of an answer from which a message is made; see `node` for all of them."""
+
+    outcome: _Kind
+    message: str = ""
+    changes: tuple[_Change, ...] = ()
+    files: tuple[str, ...] = ()
+    applied: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)] = 0
+    misfit: str = ""
+    boot: str = ""
+
+
+def judge_output(node: str, status: int | None, output: Sequence[str], errors: Sequence[str]) -> Outcome:
+    """Return the outcome of a host from what its ssh returned.
+
+    `status` is the exit status of ssh, None after a timeout. `output` and `errors` are the lines of its two streams.
+    """
+    marked = [line.removeprefix(MARK) for line in output if line.startswith(MARK)]
+    answers = [line for line in marked if line.startswith("{")]
     if answers:
-        return _answered(node, answers[-1])
-    kind, told = _silent(status, "began" in ours, _last(errors))
-    return Outcome(node, kind, told)
+        return _parse_answer(node, answers[-1])
+    if status == NO_PYTHON and not marked:
+        return Outcome(node, "no-python", _shorten(explain_refusal(parse_refusal(output))))
+    last_error = _find_last_line(errors).removeprefix("ssh: ")
+    kind, message = _explain_silence(status, "began" in marked, last_error, f"try: ssh {node} true")
+    return Outcome(node, kind, _shorten(message))
 
 
-def _answered(node: str, line: str) -> Outcome:
+def _parse_answer(node: str, line: str) -> Outcome:
+    """Return the outcome in an answer. A host may send anything, so an answer of another form is an outcome, too."""
     try:
-        found: dict[str, Any] = json.loads(line)
-        kind = str(found["outcome"])
-    except (ValueError, KeyError):
+        document = _decode_json(line)
+        answer = msgspec.convert(document, _Answer)
+        return Outcome(node, answer.outcome, _shorten(_describe_answer(answer)), document)
+    except (ValueError, LookupError, RecursionError):
         return Outcome(node, "garbled", "its answer cannot be read; run this again with --resume")
-    return Outcome(node, kind, _told(kind, found), found)
 
 
-def _told(kind: str, found: Mapping[str, Any]) -> str:
-    changes, files = found.get("changes", []), found.get("files", [])
-    if kind in _NEXT:
-        return f"{found.get('message', '')}; {_NEXT[kind]}"
+def _decode_json(line: str) -> Any:  # noqa: ANN401 - the host may send any JSON
+    """Decode JSON; lone surrogates, which a host's json module may write, become question marks."""
+    try:
+        return msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return json.loads(json.dumps(json.loads(line), ensure_ascii=False).encode(errors="replace"))
+
+
+def _describe_answer(answer: _Answer) -> str:
+    """Return the message for people. Raises LookupError if a part is missing."""
+    kind, changes = answer.outcome, answer.changes
+    if kind == "undone":
+        if not answer.message:
+            raise LookupError("an undo says what it has restored")
+        return answer.message
+    if kind in _ADVICE:
+        return f"{answer.message}; {_ADVICE[kind]}"
     if kind == "left":
         first = changes[0]
-        return f"{len(changes)} still differ; {first['what']} is {first['have']}: {first.get('advice', '')}"
+        return f"{len(changes)} still differ; {first.subject} is {first.have}: {first.advice}"
     if kind == "differs":
-        return f"{len(changes)} differences, {len(files)} files to write; trackbed apply makes them so"
+        misfit = f"; apply refuses it: {answer.misfit}" if answer.misfit else "; trackbed apply makes them so"
+        return f"{len(changes)} differences, {len(answer.files)} files to write{misfit}"
     if kind == "applied":
-        waits = "; a reboot completes it" if any(change.get("reboot") for change in changes) else ""
-        return f"{found.get('applied', 0)} changes made, {len(files)} files written{waits}"
+        reboot = "; a reboot completes it" if any(change.reboot for change in changes) else ""
+        return f"{answer.applied} changes made, {len(answer.files)} files written{reboot}"
     return "as planned"
 
 
-def _silent(status: int | None, began: bool, last: str) -> tuple[str, str]:  # noqa: FBT001 - a fact among facts
-    """Kind and words where the host gave no answer."""
+def _shorten(message: str) -> str:
+    """Return a message in one line of bounded length."""
+    return " ".join(message.split())[:_MAX_MESSAGE_CHARACTERS]
+
+
+def _explain_silence(status: int | None, began: bool, last_error: str, advice: str) -> tuple[str, str]:  # noqa: FBT001 - three equal facts of one host
+    """Return the kind and the message for a host that gave no answer; `advice` is for one that ssh may not reach."""
     if status is None:
-        what = "it began and did not end in time" if began else "it did not answer in time"
-        after = "it puts everything back by itself" if began else _NOTHING_DONE
-        return "timeout", f"{what}; {after}; look at the host, or give it longer with --timeout"
+        trouble = "it began and did not end in time" if began else "it did not answer in time"
+        consequence = "it puts everything back by itself" if began else _UNCHANGED
+        return "timeout", f"{trouble}; {consequence}; look at the host, or give it longer with --timeout"
+    reason = f"exit status {status}: {last_error}" if last_error else f"exit status {status}"
     if began:
         return "died", (
-            f"it died half-way (exit status {status}{_because(last)}); what it had changed by then is not known here,"
+            f"it died half-way ({reason}); what it had changed by then is not known here,"
             " nor whether it left an undo record; look at the host, then run this again with --resume: an apply goes"
             " on from a record where there is one"
         )
     known = {
-        NO_PYTHON: ("no-python", f"it has no python3, {_NOTHING_DONE}; install python3 there"),
-        OLD_PYTHON: ("no-python", f"its python3 is older than 3.11, {_NOTHING_DONE}; install a newer one"),
-        CUT_SHORT: ("cut-short", f"the program arrived incomplete, {_NOTHING_DONE}; look at the connection"),
-        SSH_FAILED: ("unreachable", f"ssh: {last or 'it failed'}; {_NOTHING_DONE}; try: ssh HOST true"),
+        CUT_SHORT: ("cut-short", f"the program arrived incomplete, {_UNCHANGED}; look at the connection"),
+        SSH_FAILED: ("unreachable", f"ssh: {last_error or 'it failed'}; {_UNCHANGED}; {advice}"),
     }
     if status in known:
         return known[status]
-    if "sudo" in last:
-        return "no-sudo", f"{last}; {_NOTHING_DONE}; let this user run python3 by sudo without a password"
-    return "failed", f"it did not begin (exit status {status}{_because(last)}); {_NOTHING_DONE}; try: ssh HOST true"
+    if "sudo" in last_error:
+        return "no-sudo", f"{last_error}; {_UNCHANGED}; let this user run Python by sudo without a password"
+    return "failed", f"it did not begin ({reason}); {_UNCHANGED}; {advice}"
 
 
-def _because(last: str) -> str:
-    return f": {last}" if last else ""
-
-
-def _last(errors: Sequence[str]) -> str:
-    """The last line that tells something; ssh ends lines with a carriage return, too."""
+def _find_last_line(errors: Sequence[str]) -> str:
+    """Return the last line that is not empty, without the carriage return that ssh adds."""
     return next((line.strip() for line in reversed(errors) if line.strip()), "")

@@ -1,18 +1,20 @@
-"""Tasks run on their hosts, many at once: one ssh for each, by ClusterShell.
+"""Requests to many hosts at once: one ssh for each, started by ClusterShell.
 
-ClusterShell keeps to the fan-out and ends what takes too long. Gateways are OpenSSH's (ProxyJump in the user's own
-configuration): they forward a connection that is encrypted to the host itself, and need nothing installed;
-ControlMaster there for the gateways (ssh_config(5)) saves one handshake for each host.
-ClusterShell's own tree is not used: its gateways need ClusterShell, and with a worker for each host one host was given
-the standard input of another (seen once, with 1.9; cause not found). `node` refuses a plan that is not its own.
+ClusterShell limits the fan-out and ends processes that take too long. Gateways are OpenSSH's (ProxyJump in the user's
+own configuration): they forward a connection that is encrypted to the host itself, and need nothing installed.
+ControlMaster for the gateways (ssh_config(5)) saves one handshake for each host.
+ClusterShell's own tree of gateways is not used, for two reasons: its gateways need ClusterShell, and with one worker
+per host, a host once received the standard input of another (ClusterShell 1.9, cause unknown). `node` refuses a plan
+for another host.
 
-Each host has its own standard input (its plan), hence a worker for each; the archive is handed to a worker only when
-its turn has come, so memory grows with the fan-out and not with the number of hosts. Hosts have their turn in the
-order given: ClusterShell would take them in any, and one that hangs could be the last to begin.
+Each host has its own standard input, which contains its plan, hence a worker for each host. A worker gets the archive
+when it starts, so memory grows with the fan-out and not with the number of hosts. Hosts start in the given order:
+ClusterShell would start them in any order, and a host that hangs could be the last to start.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -25,115 +27,135 @@ from ClusterShell.Task import Task as Engine
 from ClusterShell.Task import task_self
 
 from trackbed.fleet import boot
-from trackbed.fleet.outcome import Outcome, judged
-from trackbed.fleet.task import Task
+from trackbed.fleet.node import MARK
+from trackbed.fleet.outcome import Outcome, judge_output
+from trackbed.fleet.task import HostTask
+from trackbed.host.ssh_output import MAX_OUTPUT_BYTES, use_bounded_output
 
 GRACE_SECONDS: Final = 15
-"""What a host gets above its task's seconds: for python to start, and for putting everything back."""
+"""Time beyond the limit of its task that a host gets to start Python and to roll back."""
 BEGIN_SECONDS: Final = 15
-"""After it may have connected, a host has this long to say that it began: before that line nothing can have changed
-there, so a host that hangs holds up the others no longer."""
+"""Time after connecting in which a host must report that it began.
+
+Nothing is changed before that report, so a host that hangs can be given up early and does not delay others.
+"""
 _MAX_LINES: Final = 200
-"""Of what a login shell may print; our answer is one line."""
+"""Maximum number of lines kept of what a login shell prints; the answer is one line."""
+_MAX_MARKED_LINES: Final = 2 * _MAX_LINES
+"""Maximum number of lines kept, with those for the control node."""
+
+_OVERSIZED: Final = (
+    f"it sent more than {MAX_OUTPUT_BYTES >> 20} MiB, so it was given up; what it changed by then is not known here;"
+    " look at the host, then run this again with --resume"
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """How hosts are reached."""
+class SshOptions:
+    """Options of ssh, and the number of hosts contacted at a time."""
 
     fanout: int = 64
     connect_seconds: int = 15
     user: str | None = None
     ssh_config: Path | None = None
-    """Instead of the user's own; None: that one."""
+    """Configuration file; None for the user's own."""
 
 
-def run(tasks: Iterable[Task], way: Way, told: Callable[[Outcome], None]) -> None:
-    """Do all tasks; `told` hears of each host's outcome as it ends, exactly once."""
-    engine = _engine(way)
+def run_tasks(tasks: Iterable[HostTask], ssh: SshOptions, report: Callable[[Outcome], None]) -> None:
+    """Run all tasks; `report` receives the outcome of each host as it ends, exactly once."""
+    engine = _configure_engine(ssh)
 
-    def begin() -> None:
+    def start_next() -> None:
         for handler in islice(waiting, 1):
-            _shell(engine, handler, way)
+            _start_ssh(engine, handler, ssh)
 
-    handlers = [_Host(task, told, begin, way.connect_seconds + BEGIN_SECONDS) for task in tasks]
+    handlers = [_HostHandler(task, report, start_next, ssh.connect_seconds + BEGIN_SECONDS) for task in tasks]
     waiting = iter(handlers)
 
-    for _ in range(way.fanout):
-        begin()
+    for _ in range(ssh.fanout):
+        start_next()
     engine.run()
     for handler in handlers:
-        handler.end(255)
+        handler.finish_host(255)
 
 
-def _shell(engine: Engine, handler: _Host, way: Way) -> None:
+def _start_ssh(engine: Engine, handler: _HostHandler, ssh: SshOptions) -> None:
     engine.shell(
-        boot.command(),
+        boot.build_command(),
         nodes=handler.task.name,
         handler=handler,
-        timeout=handler.task.seconds + GRACE_SECONDS + way.connect_seconds,
+        timeout=handler.task.seconds + GRACE_SECONDS + ssh.connect_seconds,
         stderr=True,
         tree=False,
     )
 
 
-def _engine(way: Way) -> Engine:
+def _configure_engine(ssh: SshOptions) -> Engine:
+    logging.getLogger("ClusterShell").setLevel(logging.ERROR)  # it warns of input that a host did not read to its end
     engine = task_self()
-    options = f"-F {quote(str(way.ssh_config))}" if way.ssh_config else ""
-    engine.set_info("fanout", way.fanout)
-    engine.set_info("connect_timeout", way.connect_seconds)
-    engine.set_info("ssh_user", way.user)
-    engine.set_info("ssh_options", options)
+    use_bounded_output(engine)
+    for stream in ("stdout", "stderr"):
+        engine.set_default(f"{stream}_msgtree", False)  # noqa: FBT003 - ClusterShell's; the handlers keep what counts
+    engine.set_info("fanout", ssh.fanout)
+    engine.set_info("connect_timeout", ssh.connect_seconds)
+    engine.set_info("ssh_user", ssh.user)
+    engine.set_info("ssh_options", f"-F {quote(str(ssh.ssh_config))}" if ssh.ssh_config else "")
     return engine
 
 
 @dataclass(slots=True)
-class _Host(EventHandler):  # type: ignore[misc] # ClusterShell has no types
-    """What one host says, until it ends."""
+class _HostHandler(EventHandler):  # type: ignore[misc] # ClusterShell has no types
+    """Receives the events of one host's ssh and collects its output."""
 
-    task: Task
-    told: Callable[[Outcome], None]
-    next: Callable[[], None]
-    """Begins another host, now that one has ended."""
-    patience: int
-    """Seconds until it must have begun."""
-    said: list[str] = field(default_factory=list)
+    task: HostTask
+    report: Callable[[Outcome], None]
+    start_next: Callable[[], None]
+    """Starts another host."""
+    begin_seconds: int
+    """Time until the host must have begun."""
+    output: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     status: int | None = None
-    ended: bool = False
+    finished: bool = False
     worker: Any = None
     late: bool = False
 
     def ev_start(self, worker: Any) -> None:  # noqa: ANN401 - ClusterShell has no types
-        """Its turn has come: send everything."""
+        """Send the standard input."""
         self.worker = worker
-        task_self().timer(self.patience, self, autoclose=True)
-        worker.write(boot.payload(self.task))
+        task_self().timer(self.begin_seconds, self, autoclose=True)
+        worker.write(boot.build_payload(self.task))
         worker.set_write_eof()
 
     def ev_read(self, worker: Any, node: str, sname: str, msg: bytes) -> None:  # noqa: ANN401, ARG002 - as above
-        """One line of either stream."""
-        lines = self.errors if sname == worker.SNAME_STDERR else self.said
-        if len(lines) < _MAX_LINES or msg.startswith(b"trackbed "):
+        """Collect one line of standard output or standard error."""
+        lines = self.errors if sname == worker.SNAME_STDERR else self.output
+        is_marked = msg.startswith(MARK.encode())
+        if len(lines) < (_MAX_MARKED_LINES if is_marked else _MAX_LINES):
             lines.append(msg.decode(errors="replace"))
+        elif is_marked:
+            lines[-1] = msg.decode(errors="replace")  # the last answer counts
 
     def ev_timer(self, _: Any) -> None:  # noqa: ANN401 - as above
-        """It should have begun by now."""
-        if not self.ended and "trackbed began" not in self.said:
+        """Abort the connection if the host has not begun."""
+        if not self.finished and "trackbed began" not in self.output:
             self.late = True
             self.worker.abort()
 
     def ev_hup(self, worker: Any, node: str, rc: int) -> None:  # noqa: ANN401, ARG002 - as above
-        """Ssh has ended."""
+        """Store the exit status of ssh."""
         self.status = rc
 
     def ev_close(self, worker: Any, timedout: bool) -> None:  # noqa: ANN401, ARG002, FBT001 - as above
-        """Nothing comes any more."""
-        self.end(None if timedout or self.late else self.status)
-        self.next()
+        """Report the outcome and start another host."""
+        self.finish_host(None if timedout or self.late else self.status)
+        self.start_next()
 
-    def end(self, status: int | None) -> None:
-        """Tell the outcome, once; `run` ends whatever ClusterShell has not."""
-        if not self.ended:
-            self.ended = True
-            self.told(judged(self.task.name, status, self.said, self.errors))
+    def finish_host(self, status: int | None) -> None:
+        """Report the outcome, once. `run_tasks` also calls it, for hosts whose end ClusterShell has not reported."""
+        if not self.finished:
+            self.finished = True
+            if self.worker is not None and self.worker.is_oversized:
+                self.report(Outcome(self.task.name, "oversized", _OVERSIZED))
+            else:
+                self.report(judge_output(self.task.name, status, self.output, self.errors))

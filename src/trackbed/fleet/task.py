@@ -1,40 +1,45 @@
-"""What one host is asked to do, and how long it may take."""
+"""The request for one host, and its time limit."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
+from trackbed.fabric.plan.node_document import to_node_document
 from trackbed.fabric.plan.plan import NodePlan
-from trackbed.fabric.plan.wire import to_node_document
 from trackbed.host.render import FORMATS
 from trackbed.host.snapshot.snapshot import Wanted
 
-Verb = Literal["diff", "apply", "boot", "reboot", "capture"]
+Verb = Literal["diff", "apply", "undo", "boot", "reboot", "capture"]
 
 
-class Task(msgspec.Struct, frozen=True):
-    """One request; encoded it is what `node` reads."""
+class HostTask(msgspec.Struct, frozen=True):
+    """The request to one host; encoded as JSON, it is the input of `node`."""
 
     verb: Verb
     name: str
     node: dict[str, Any] | None
-    """The node document, see `plan.wire`; None where the verb needs none."""
+    """The node document, see `fabric.plan.node_document`; None for a verb that needs no plan."""
     files: Mapping[str, Mapping[str, str]]
-    """Files for the next boot, by format and path: the host has nothing to render them with."""
+    """Files for the next boot, by format and path. They are rendered here, because the host has no renderer."""
     persist: str
     seconds: int
-    """How long the host may work on it before it puts everything back."""
+    """Time limit; after it, the host rolls back."""
     wanted: Wanted | None = None
-    """What `capture` reads; every other verb has none."""
+    """What `capture` reads; None for other verbs."""
+    removals: int | None = None
+    """For `apply`: the number of removals that the user confirmed (see `host.transaction.fit`)."""
+    repairs: Sequence[tuple[str, str]] | None = None
+    """For `apply`: step and subject of the only changes to make, in place (see `ApplyOptions`)."""
 
 
-def task(verb: Verb, node: NodePlan, persist: str, seconds: int) -> Task:
-    """The request for one node. `persist` is a name of `host.render.FORMATS`, `auto` or `none`."""
+def build_task(verb: Verb, node: NodePlan, persist: str, seconds: int, removals: int | None = None) -> HostTask:
+    """Return the task for one node. `persist` is a name of `host.render.FORMATS`, `auto` or `none`."""
     if verb in {"boot", "reboot"}:
-        return Task(verb, node.name, None, {}, persist, seconds)
-    wanted = [form for form in FORMATS if persist in {"auto", form}]
-    forms: dict[str, Mapping[str, str]] = {form: FORMATS[form](node) for form in wanted}
-    return Task(verb, node.name, to_node_document(node), forms, persist, seconds)
+        return HostTask(verb, node.name, None, {}, persist, seconds)
+    if verb == "undo":
+        return HostTask(verb, node.name, to_node_document(node), {}, "none", seconds)
+    files: dict[str, Mapping[str, str]] = {
+        name: render(node) for name, render in FORMATS.items() if persist in {"auto", name}
+    }
+    return HostTask(verb, node.name, to_node_document(node), files, persist, seconds, removals=removals)

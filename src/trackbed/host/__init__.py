@@ -1,1 +1,1 @@
-"""One machine: what is wanted there, what it is, what lies between, and the way there and back."""
+"""One machine: its wanted settings, its state, the difference, and the transaction that applies or undoes changes."""

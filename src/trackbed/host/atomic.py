@@ -1,4 +1,4 @@
-"""Atomic replacement of a file. Imports nothing of ours, to keep the start of the node daemon fast."""
+"""Atomic replacement of a file. Imports no other module of Trackbed, so that the node daemon starts fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The boot id, which the kernel draws anew at each start."""
+"""The boot id, which the kernel generates anew at each boot (random(4))."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 def read_boot_id() -> str:
-    """Return the id of this kernel's boot."""
+    """Return the boot id of the running kernel."""
     return Path(BOOT_ID).read_text(encoding="ascii").strip()

@@ -1,12 +1,12 @@
-"""What a comparison of a machine with the plan yields: changes to make, and what could not be judged.
+"""The result of a comparison of a machine with the plan: changes to make, and skipped settings.
 
-compare ──> Comparison ──> changes   Change: have, want, and the operations that lead from one to the other
-                      └──> skipped   Skipped: this machine has no such thing, so nothing is wrong and nothing is done
+compare ──> Comparison ──> changes   Change: present value, wanted value, and the operations that make the change
+                      └──> skipped   Skipped: the setting does not apply to this machine, and the reason
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Union
 
 from trackbed.host.setting import Setting
 from trackbed.kernel.netlink.codec import Message
@@ -20,7 +20,7 @@ class SysctlWrite(NamedTuple):
 
 
 class FileWrite(NamedTuple):
-    """Replace a whole file of ours; None deletes it."""
+    """Replace one of Trackbed's files; `content` None deletes it."""
 
     path: str
     content: str | None
@@ -28,46 +28,58 @@ class FileWrite(NamedTuple):
 
 
 class AttributeWrite(NamedTuple):
-    """Write `value` to a file of sysfs or configfs, and `first` before it where the kernel needs an intermediate value.
+    """Write `value` to a file of sysfs or configfs, after `intermediate_value` if the kernel requires one.
 
-    `folder` is created first if it does not exist: in configfs that makes an entry appear.
+    `folder` is created if it does not exist; in configfs, the kernel then creates the files.
     """
 
     path: str
     value: str
-    first: str = ""
+    intermediate_value: str = ""
     folder: str = ""
 
 
+class Rebind(NamedTuple):
+    """Bind a PCI function's driver again and wait for its interface; `folder` is the function's in sysfs."""
+
+    folder: str
+
+
+class AwaitVfs(NamedTuple):
+    """Wait until the VFs of a port have interfaces; `folder` is the port's device in sysfs."""
+
+    folder: str
+
+
 class Run(NamedTuple):
-    """Run a program; `undo` reverts it and is run after files have been restored."""
+    """Run a program. Its `undo` command runs after the files are restored."""
 
     argv: tuple[str, ...]
     undo: tuple[str, ...] = ()
 
 
 class RdmaSet(NamedTuple):
-    """Send one message to the kernel's RDMA core (NETLINK_RDMA)."""
+    """Send a message to the kernel's RDMA core (NETLINK_RDMA)."""
 
     message: Message
 
 
 class DcbSet(NamedTuple):
-    """Send messages of `netlink.dcb` one by one, and read the driver's reply to each."""
+    """Send messages of `netlink.dcb` one by one, and read each reply of the driver."""
 
     messages: tuple[Message, ...]
 
 
-Operation = Message | SysctlWrite | FileWrite | AttributeWrite | Run | RdmaSet | DcbSet
+Operation = Union[Message, SysctlWrite, FileWrite, AttributeWrite, Rebind, AwaitVfs, Run, RdmaSet, DcbSet]
 
 Action = Literal["add", "change", "remove"]
 
 
 class Change(NamedTuple):
-    """One difference. `setting` is None for leftovers of an earlier plan.
+    """One difference between machine and plan. `setting` is None for leftovers of an earlier plan.
 
-    `do` is empty where Trackbed cannot make the change; `advice` then tells the user how to. Otherwise `advice` lists
-    the programs that apply runs and what the user must do afterwards.
+    `operations` is empty if Trackbed cannot make the change itself; `advice` then tells the user how to make it.
+    Otherwise `advice` lists the programs that apply runs, and what the user must do afterwards.
     """
 
     setting: Setting | None
@@ -77,10 +89,22 @@ class Change(NamedTuple):
     have: str
     want: str
     action: Action
-    do: tuple[Operation, ...]
+    operations: tuple[Operation, ...]
     advice: str = ""
     reboot: bool = False
     """The change is prepared and takes effect at the next boot."""
+    removed: int = 0
+    """Number of addresses, routes, rules and VFs that are removed without a replacement."""
+    needs_drain: bool = False
+    """Whether the change takes devices or traffic from pods, needs a reboot, or can be made only without pods.
+
+    `transaction.compare` sets it by the kind (`Kind.disrupts_pods`), or a kind where pods obstruct a change.
+    """
+
+    @property
+    def is_repairable(self) -> bool:
+        """Whether apply can make the change while pods use the rails."""
+        return bool(self.operations) and not self.needs_drain
 
 
 class Skipped(NamedTuple):
@@ -92,53 +116,79 @@ class Skipped(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """All differences between a machine and its settings, in the order in which they must be made."""
+    """All changes of a machine in the order in which they must be made, and its skipped settings."""
 
     changes: tuple[Change, ...]
     skipped: tuple[Skipped, ...]
 
 
 def to_document(comparison: Comparison) -> dict[str, object]:
-    """Convert a comparison to a document for JSON; `reboot` is true if a change waits for the next boot."""
+    """Convert a comparison to a JSON document; its `reboot` is true if a change waits for the next boot."""
     changes = [
         {"step": c.step, "rail": c.rail, "what": c.subject, "have": c.have, "want": c.want, "action": c.action}
         | ({"advice": c.advice} if c.advice else {})
         | ({"reboot": True} if c.reboot else {})
+        | ({"drain": True} if c.needs_drain else {})
+        | ({"repairable": True} if c.is_repairable else {})
         for c in comparison.changes
     ]
     return {
         "reboot": any(change.reboot for change in comparison.changes),
+        "totals": count_changes(comparison)._asdict(),
         "changes": changes,
         "skipped": [{"what": skip.subject, "reason": skip.reason} for skip in comparison.skipped],
     }
 
 
-NOTHING = "-"
-"""Stands for "absent" in `have` and `want`."""
+class Totals(NamedTuple):
+    """Number of changes by action; `remove` counts removed entries, so a VF count that falls by 4 counts as 4."""
+
+    add: int
+    change: int
+    remove: int
+
+    def __str__(self) -> str:
+        return f"{self.add} to add, {self.change} to change, {self.remove} to remove"
 
 
-def fulfil(setting: Setting, subject: str, have: str, want: str, do: tuple[Operation, ...]) -> Change:
-    """Return the change that fulfils a setting."""
-    action: Action = "add" if have == NOTHING else "change"
-    return Change(setting, setting.step, setting.rail, subject, have, want, action, do, _list_runs(do))
+def count_changes(comparison: Comparison) -> Totals:
+    """Return the number of changes of a comparison by action."""
+    actions = [change.action for change in comparison.changes]
+    losses = sum(change.removed or change.action == "remove" for change in comparison.changes)
+    return Totals(actions.count("add"), actions.count("change"), losses)
 
 
-def advise(setting: Setting, subject: str, have: str, want: str, advice: str) -> Change:
-    """Return the change of a setting that only a person can fulfil."""
+ABSENT_VALUE = "-"
+"""Stands for an absent value in `have` and `want`."""
+
+
+def build_change(setting: Setting, subject: str, have: str, want: str, operations: tuple[Operation, ...]) -> Change:
+    """Build a change that apply makes with `operations`."""
+    action: Action = "add" if have == ABSENT_VALUE else "change"
+    return Change(
+        setting, setting.step, setting.rail, subject, have, want, action, operations, _format_runs(operations)
+    )
+
+
+def build_manual_change(setting: Setting, subject: str, have: str, want: str, advice: str) -> Change:
+    """Build a change that only the user can make; `advice` says how."""
     return Change(setting, setting.step, setting.rail, subject, have, want, "change", (), advice)
 
 
-def await_boot(setting: Setting, subject: str, have: str, want: str, advice: str) -> Change:
-    """Return the change of a setting that is prepared and takes effect at the next boot."""
+def build_reboot_change(setting: Setting, subject: str, have: str, want: str, advice: str) -> Change:
+    """Build a change that is prepared and takes effect at the next boot."""
     return Change(setting, setting.step, setting.rail, subject, have, want, "change", (), advice, reboot=True)
 
 
-def remove(step: str, rail: int | None, subject: str, have: str, do: tuple[Operation, ...]) -> Change:
-    """Return the removal of a leftover of an earlier plan."""
-    return Change(None, step, rail, subject, have, NOTHING, "remove", do, _list_runs(do))
+def build_removal(step: str, rail: int | None, subject: str, have: str, operations: tuple[Operation, ...]) -> Change:
+    """Build the removal of a leftover of an earlier plan; `removed` counts the entries of the kernel's tables."""
+    removed = sum(isinstance(operation, Message) for operation in operations)
+    return Change(
+        None, step, rail, subject, have, ABSENT_VALUE, "remove", operations, _format_runs(operations), removed=removed
+    )
 
 
-def _list_runs(do: tuple[Operation, ...]) -> str:
-    """List the programs that operations run, for people; empty if none."""
+def _format_runs(do: tuple[Operation, ...]) -> str:
+    """Return text that lists the programs that the operations run; empty if they run none."""
     programs = [" ".join(operation.argv) for operation in do if isinstance(operation, Run)]
     return f"apply runs: {'; '.join(programs)}" if programs else ""

@@ -1,7 +1,6 @@
-"""The one place that starts programs on a machine.
+"""Programs on a machine. No other module of `host` starts programs.
 
-A program that is not there is `Absent`, which is no failure: the caller then says what a person must run. Everything a
-program said is kept.
+A missing program is `Absent`, which is not a failure: the caller advises the user what to run.
 """
 
 from __future__ import annotations
@@ -11,14 +10,14 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Folders in which programs are searched, independent of the caller's PATH."""
+"""Folders in which programs are looked up, regardless of the caller's PATH."""
 
 TIMEOUT_SECONDS = 300
-"""The slowest program is update-grub, which probes every disk for other systems."""
+"""Enough for the slowest program, update-grub, which probes every disk for other systems."""
 
 
-class Ran(NamedTuple):
-    """The exit status of a program (124: timeout, 126: not startable) and its stdout and stderr together."""
+class ProgramResult(NamedTuple):
+    """The exit status of a program (124: timeout, 126: not startable) and its combined stdout and stderr."""
 
     status: int
     output: str
@@ -30,20 +29,24 @@ class Runner(Protocol):
     def has_program(self, program: str) -> bool:
         """Return whether the program exists."""
 
-    def run(self, argv: Sequence[str]) -> Ran:
-        """Run a program to its end. `has_program` must have returned true."""
+    def run(self, argv: Sequence[str]) -> ProgramResult:
+        """Run a program until it exits. `has_program` must have returned true."""
 
 
 class Local:
     """Runs programs on this host."""
 
+    def __init__(self, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """Set the time limit of each program."""
+        self._timeout_seconds = timeout_seconds
+
     def has_program(self, program: str) -> bool:
         """Return whether the program is in one of the folders of PATH."""
         return any(os.access(f"{folder}/{program}", os.X_OK) for folder in PATH.split(":"))
 
-    def run(self, argv: Sequence[str]) -> Ran:
-        """Run a program without input, in the C locale, for at most TIMEOUT_SECONDS."""
-        import subprocess  # noqa: PLC0415 - a tenth of the time of a host on which no program is run
+    def run(self, argv: Sequence[str]) -> ProgramResult:
+        """Run a program without input, in the C locale, within the time limit."""
+        import subprocess  # noqa: PLC0415 - it takes a tenth of a run that starts no program
 
         environment = {"PATH": PATH, "LC_ALL": "C", "HOME": os.environ.get("HOME", "/")}
         try:
@@ -53,15 +56,17 @@ class Local:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 env=environment,
-                timeout=TIMEOUT_SECONDS,
+                timeout=self._timeout_seconds,
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            return Ran(124, f"{argv[0]} took more than {TIMEOUT_SECONDS} s: {_decode(error.output)}")
+            return ProgramResult(
+                124, f"{argv[0]} took more than {self._timeout_seconds:.0f} s: {_decode_output(error.output)}"
+            )
         except OSError as error:
-            return Ran(126, f"{argv[0]} cannot be started: {error.strerror}")
-        return Ran(process.returncode, _decode(process.stdout))
+            return ProgramResult(126, f"{argv[0]} cannot be started: {error.strerror}")
+        return ProgramResult(process.returncode, _decode_output(process.stdout))
 
 
-def _decode(raw: bytes | str | None) -> str:
+def _decode_output(raw: bytes | str | None) -> str:
     return raw.decode(errors="replace") if isinstance(raw, bytes) else raw or ""

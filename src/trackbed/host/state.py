@@ -1,7 +1,7 @@
-"""The network state of a machine, read once and then only compared.
+"""The network state of a machine.
 
-The kernel has no way to read all of it in one moment; each list is consistent in itself (a list that changed while it
-was read is read again), and `apply` looks again after it changed something.
+The kernel cannot list everything atomically. Each list is consistent in itself: a list that changes while it is read
+is read again. `apply` reads the state again after its changes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from trackbed.host.machine import Absent, Machine, Unreadable
+from trackbed.host.machine import Machine
 from trackbed.kernel.netlink.addresses import Address, list_addresses
 from trackbed.kernel.netlink.links import Link, list_links
 from trackbed.kernel.netlink.neighbours import Neighbour, list_neighbours
@@ -21,7 +21,7 @@ from trackbed.kernel.netlink.rules import PolicyRule, list_rules
 from trackbed.kernel.netlink.sockets import RequestError, Socket
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HostState:
     """Interfaces, addresses, routes (without table local), rules and neighbours of a machine."""
 
@@ -33,40 +33,32 @@ class HostState:
     neighbours: tuple[Neighbour, ...]
 
     def find_link(self, name: str) -> Link | None:
-        """Return the interface with this name."""
+        """Return the interface with this name; None if there is none."""
         return next((link for link in self.links if link.name == name), None)
 
     def find_name(self, index: int) -> str:
-        """Return the name of an interface for messages, by its index."""
+        """Return the name of an interface by its index, for messages to the user."""
         return next((link.name for link in self.links if link.index == index), f"interface {index}")
 
-    def find_addresses(self, link: Link) -> tuple[Address, ...]:
-        """Return all addresses of an interface."""
-        return tuple(address for address in self.addresses if address.index == link.index)
 
-    def read_sysctl(self, key: str) -> str | Absent | Unreadable:
-        """Return a kernel parameter."""
-        return self.machine.read_sysctl(key)
-
-
-def read(machine: Machine) -> HostState:
-    """Read the state of a machine. Raises NetlinkError or OSError where the kernel does not answer."""
+def read_host_state(machine: Machine) -> HostState:
+    """Read the state of a machine. Raises NetlinkError or OSError if the kernel does not answer."""
     with machine.open_socket() as sock:
         return HostState(
             machine,
             list_links(sock),
-            list_families(sock, list_addresses),
-            list_families(sock, list_routes),
-            list_families(sock, list_rules),
-            list_families(sock, list_neighbours),
+            list_both_families(sock, list_addresses),
+            list_both_families(sock, list_routes),
+            list_both_families(sock, list_rules),
+            list_both_families(sock, list_neighbours),
         )
 
 
 _T = TypeVar("_T", Address, Route, PolicyRule, Neighbour)
 
 
-def list_families(sock: Socket, list_family: Callable[[Socket, int], tuple[_T, ...]]) -> tuple[_T, ...]:
-    """List IPv4 and IPv6. A kernel without IPv6 refuses the second list, or lists IPv4 again."""
+def list_both_families(sock: Socket, list_family: Callable[[Socket, int], tuple[_T, ...]]) -> tuple[_T, ...]:
+    """Return the entries of IPv4 and IPv6. A kernel without IPv6 rejects the second request or repeats IPv4."""
     entries = list_family(sock, socket.AF_INET)
     try:
         return entries + tuple(entry for entry in list_family(sock, socket.AF_INET6) if entry.family == socket.AF_INET6)

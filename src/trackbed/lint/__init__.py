@@ -1,1 +1,1 @@
-"""Mistakes in Kubernetes manifests: violations of a CRD's schema, and of rules that a schema cannot express."""
+"""Checks of Kubernetes manifests against the schemas of CRDs, and against rules that a schema cannot express."""

@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from trackbed.fabric.model.ranges import BITS, V4, Range, format_address, parse_address, parse_range
 
+IpAddress = tuple[int, int]
+"""IP version, and the address as a number."""
+
 
 class Span(NamedTuple):
     """Addresses from `first` to `last`, both included."""
@@ -24,14 +27,14 @@ class Span(NamedTuple):
 
 
 class Cidr(NamedTuple):
-    """A range without host bits, and whether it was written with any."""
+    """A range with its host bits cleared, and whether it was written with host bits set."""
 
     range: Range
     has_host_bits: bool
 
 
-def read_cidr(value: object) -> Cidr | None:
-    """Parse `address/prefix length`; return None for any other value."""
+def parse_cidr(value: object) -> Cidr | None:
+    """Parse `ADDRESS/PREFIX_LENGTH`; return None for any other value."""
     if not isinstance(value, str):
         return None
     try:
@@ -41,8 +44,8 @@ def read_cidr(value: object) -> Cidr | None:
         return Cidr(parse_range(right), has_host_bits=True) if right and not mark else None
 
 
-def read_address(value: object) -> tuple[int, int] | None:
-    """Parse an address to (IP version, int); return None for any other value."""
+def parse_ip_address(value: object) -> IpAddress | None:
+    """Parse an IPv4 or IPv6 address; return None for any other value."""
     if not isinstance(value, str):
         return None
     try:
@@ -51,25 +54,25 @@ def read_address(value: object) -> tuple[int, int] | None:
         return None
 
 
-def read_span(value: object) -> Span | None:
-    """Parse `address` or `first-last`; return None for any other value and for a range that ends before it starts."""
+def parse_span(value: object) -> Span | None:
+    """Parse `ADDRESS` or `FIRST-LAST`; return None for other values, and if LAST comes before FIRST."""
     if not isinstance(value, str):
         return None
     head, dash, tail = value.partition("-")
-    first = read_address(head)
-    last = read_address(tail) if dash else first
+    first = parse_ip_address(head)
+    last = parse_ip_address(tail) if dash else first
     if first is None or last is None or first[0] != last[0] or first[1] > last[1]:
         return None
     return Span(first[0], first[1], last[1])
 
 
 def to_span(addresses: Range) -> Span:
-    """Return all addresses of a range."""
+    """Return all addresses of a range as a span."""
     return Span(addresses.version, addresses.base, addresses.last)
 
 
 def to_usable_span(addresses: Range) -> Span:
-    """Return the addresses that hosts may have.
+    """Return the addresses of a range that hosts may have.
 
     IPv4 excludes the first and the last address, except in a /31 (RFC 3021) and a /32.
     """
@@ -78,16 +81,11 @@ def to_usable_span(addresses: Range) -> Span:
     return to_span(addresses)
 
 
-def is_within(inner: Span, outer: Range) -> bool:
-    """Return whether all addresses of `inner` are in `outer`."""
-    return inner.version == outer.version and outer.base <= inner.first and inner.last <= outer.last
+def is_span_within(span: Span, addresses: Range) -> bool:
+    """Return whether all addresses of a span are in a range."""
+    return span.version == addresses.version and addresses.base <= span.first and span.last <= addresses.last
 
 
-def is_in(address: tuple[int, int], outer: Range) -> bool:
-    """Return whether an (IP version, int) is in a range."""
-    return address[0] == outer.version and address[1] in outer
-
-
-def render_address(address: tuple[int, int]) -> str:
-    """Return the text of an (IP version, int)."""
-    return format_address(*address)
+def is_address_in(address: IpAddress, addresses: Range) -> bool:
+    """Return whether an address is in a range."""
+    return address[0] == addresses.version and address[1] in addresses

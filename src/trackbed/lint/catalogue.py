@@ -1,4 +1,4 @@
-"""The rules: title, reason and fix, with a manifest that breaks the rule and a sound one (`rulebook/*.yaml`)."""
+"""The rules: title, reason and fix, with a manifest that breaks it and one that follows it (`rulebook/*.yaml`)."""
 
 from functools import cache
 from importlib.resources import files
@@ -17,7 +17,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str
     severity: Severity
     title: str
-    """One line."""
+    """The violation in one line."""
     why: str
     """The consequence of a violation, and the standard, program or document it follows from."""
     fix: str
@@ -29,27 +29,27 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     safe: bool = False
     """Whether --fix repairs a violation."""
     nodes: int | None = None
-    """Nodes that the examples assume (--nodes)."""
+    """Nodes that the examples assume (--node-count)."""
 
 
 @cache
 def load_rules() -> dict[str, Rule]:
-    """Return every rule by id, in the order of the reference."""
-    rules = [rule for family in FAMILIES for rule in _read_family(family)]
+    """Return every rule by id, in the order of the reference documentation."""
+    rules = [rule for family in FAMILIES for rule in _load_family(family)]
     return {rule.id: rule for rule in rules}
 
 
-def explain_rule(rule: Rule) -> str:
-    """Render a rule for a terminal."""
+def render_rule(rule: Rule) -> str:
+    """Render the full explanation of a rule as text."""
     repair = "\n--fix repairs it." if rule.safe else ""
-    nodes = f" (with --nodes {rule.nodes})" if rule.nodes else ""
+    nodes = f" (with --node-count {rule.nodes})" if rule.nodes else ""
     return (
         f"{rule.id} ({rule.severity}): {rule.title}\n\n{rule.why}\n\nfix: {rule.fix}{repair}\n\n"
         f"found in{nodes}:\n\n{rule.bad}\nsound:\n\n{rule.good}"
     )
 
 
-def _read_family(family: str) -> list[Rule]:
+def _load_family(family: str) -> list[Rule]:
     text = files("trackbed.lint").joinpath("rulebook", f"{family}.yaml").read_text(encoding="utf-8")
     raw: list[dict[str, Any]] = yaml.load(text, Loader=yaml.CSafeLoader)
     return [msgspec.convert({**rule, "family": family}, Rule) for rule in raw]

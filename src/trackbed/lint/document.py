@@ -4,14 +4,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from trackbed.fabric.model.problems import Path
-from trackbed.lint.jsontext import JsonText, read_json_text
-from trackbed.lint.tree import Tree, list_mappings, list_texts
+from trackbed.lint.jsontext import JsonText, parse_json_text
+from trackbed.lint.tree import Tree, enumerate_mappings, enumerate_texts
 
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 """The annotation that names a pod's additional networks (Multus, k8snetworkplumbingwg's de facto standard)."""
 RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 """The annotation of a NetworkAttachmentDefinition that names the device plugin's resource."""
+INJECT = ("cni.spidernet.io/rdma-resource-inject", "cni.spidernet.io/network-resource-inject")
+"""Annotations that make the webhook of Spiderpool add networks to a pod."""
 
+MANIFEST_ENDINGS = (".yaml", ".yml", ".json")
+"""Endings of the names of manifest files."""
 JSON_FIELDS: dict[str, tuple[Path, ...]] = {
     "NetworkAttachmentDefinition": (("spec", "config"),),
     "NicClusterPolicy": (
@@ -28,7 +32,7 @@ JSON_FIELDS: dict[str, tuple[Path, ...]] = {
     "OVSNetwork": (("spec", "ipam"), ("spec", "metaPlugins")),
     "SpiderMultusConfig": (("spec", "customCNI"),),
 }
-"""Kind -> fields that hold JSON as text."""
+"""Paths of the fields that hold JSON as text, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +44,8 @@ class Document:
     api_version: str
     name: str
     namespace: str
-    """Empty if the object names none."""
+    """Namespace of the object; empty if it names none."""
     json: dict[Path, JsonText]
-    """JSON texts by path."""
 
     @property
     def group(self) -> str:
@@ -55,11 +58,22 @@ class Document:
         return f"{self.kind} {self.name}" if self.name else self.kind
 
     @property
+    def identity(self) -> tuple[str, str, str, str] | None:
+        """Kind, group, namespace and name; None if the object has no name."""
+        return (self.kind, self.group, self.namespace, self.name) if self.name else None
+
+    @property
+    def folder(self) -> str:
+        """Folder of the object's file, whose files are applied together; empty for objects of a cluster."""
+        folder, _, file = self.tree.source.file.rpartition("/")
+        return folder if file.endswith(MANIFEST_ENDINGS) else ""
+
+    @property
     def effective_namespace(self) -> str:
         """The object's namespace, or `default`."""
         return self.namespace or "default"
 
-    def get(self, *path: str | int) -> Any:  # noqa: ANN401 - YAML holds anything
+    def get(self, *path: str | int) -> Any:  # noqa: ANN401 - a YAML value has any type
         """Return the value at `path`, or None."""
         return self.tree.get(*path)
 
@@ -74,13 +88,13 @@ class Document:
         return value if isinstance(value, dict) else {}
 
     def get_json(self, *path: str | int) -> Tree | None:
-        """Return the content of the JSON text at `path`, or None."""
-        get_text = self.json.get(path)
-        return get_text.tree if get_text else None
+        """Return the content of the JSON text at `path`; None if there is no valid JSON."""
+        text = self.json.get(path)
+        return text.tree if text else None
 
 
 def to_document(tree: Tree) -> Document:
-    """Make a document of `tree`, which must hold a mapping."""
+    """Return the document of `tree`, which must hold a mapping."""
     paths = (("kind",), ("apiVersion",), ("metadata", "name"), ("metadata", "namespace"))
     kind, api_version, name, namespace = (value if isinstance(value := tree.get(*path), str) else "" for path in paths)
     return Document(tree, kind, api_version, name, namespace, _read_json_fields(kind, tree))
@@ -89,12 +103,12 @@ def to_document(tree: Tree) -> Document:
 def _read_json_fields(kind: str, tree: Tree) -> dict[Path, JsonText]:
     paths = list(JSON_FIELDS.get(kind, ()))
     if kind == "SpiderMultusConfig":
-        paths += [("spec", "chainCNIJsonData", n) for n, _ in list_texts(tree.get("spec", "chainCNIJsonData"))]
+        paths += [("spec", "chainCNIJsonData", n) for n, _ in enumerate_texts(tree.get("spec", "chainCNIJsonData"))]
     if kind == "SpectrumXRailPoolConfig":
-        paths += [("spec", "railTopology", n, "ipam") for n, _ in list_mappings(tree.get("spec", "railTopology"))]
+        paths += [("spec", "railTopology", n, "ipam") for n, _ in enumerate_mappings(tree.get("spec", "railTopology"))]
     fields: dict[Path, JsonText] = {}
     for path in paths:
         text = tree.get(*path)
         if isinstance(text, str) and text.strip():
-            fields[path] = read_json_text(tree, path, text, joined=path[-1] == "metaPlugins")
+            fields[path] = parse_json_text(tree, path, text, joined=path[-1] == "metaPlugins")
     return fields

@@ -1,7 +1,7 @@
 """Violations of rules.
 
-Breach        yielded by a check: rule, path and message
-LintProblem   printed: with place, severity and fix
+Breach        what a check yields: rule, path and message
+LintProblem   what is printed: the violation with its place, severity and fix
 """
 
 from typing import Literal, NamedTuple
@@ -17,7 +17,7 @@ note: information, without effect on the exit status."""
 
 
 class Edit(NamedTuple):
-    """A safe fix: replace the first `old` at or after the problem's column, on its line, by `new`.
+    """A safe fix: replace the first `old` at or after the problem's column, on its line, with `new`.
 
     A line that is blank afterwards is removed.
     """
@@ -33,12 +33,12 @@ class Breach(NamedTuple):
     tree: Tree
     path: Path
     message: str
-    """The value, and a right one. The reason is the rule's."""
+    """What is wrong, and a correct value. The rule gives the reason."""
     key: bool = False
-    """Whether the place is that of the path's last key instead of its value."""
+    """Whether the violation is at the last key of `path` instead of its value."""
     edit: Edit | None = None
     place: Place | None = None
-    """Place of the violation, if it is not the path's."""
+    """Place of the violation; None for the place of `path`."""
 
 
 class LintProblem(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -48,17 +48,16 @@ class LintProblem(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     severity: Severity
     file: str
     line: int
-    """From 1."""
+    """Line number, counted from 1."""
     column: int
-    """From 1."""
+    """Column number, counted from 1."""
     message: str
     fix: str
     object: str = ""
-    """Kind and name of the object."""
+    """Kind and name of the object that has the violation."""
     edit: Edit | None = None
-    """The safe fix, or None."""
 
     @property
     def order(self) -> tuple[str, int, int, str, str]:
-        """Sort key of the output."""
+        """Key by which the output is sorted."""
         return self.file, self.line, self.column, self.rule, self.message

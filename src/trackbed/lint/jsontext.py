@@ -1,6 +1,6 @@
 """JSON inside manifests: CNI configurations, device plugin configurations, the networks annotation.
 
-Trailing commas, the most frequent mistake of templates, are reported apart from other syntax errors, so that the
+Trailing commas, the most frequent mistake in templates, are reported separately from other syntax errors, so that the
 rest of the text is still checked.
 """
 
@@ -16,11 +16,11 @@ from trackbed.lint.tree import TextPosition, Tree, embed_json
 
 
 class JsonText(NamedTuple):
-    """A text that must be JSON."""
+    """A text in a manifest that must be JSON."""
 
     outer: Tree
     path: Path
-    """Path of the text in `outer`."""
+    """Path of the text in the tree `outer`."""
     tree: Tree | None
     """The content; None if the text is not JSON."""
     commas: tuple[Place, ...] = ()
@@ -32,23 +32,22 @@ class JsonText(NamedTuple):
 
 
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-_LINE_END = re.compile(r"\n")
-_COMMA = re.compile(r",(?=\s*[\]}])")
+_TRAILING_COMMA = re.compile(r",(?=\s*[\]}])")
 
 
-def read_json_text(outer: Tree, path: Path, text: str, *, joined: bool = False) -> JsonText:
-    """Parse the text at `path`; with `joined`, it holds values separated by commas and is parsed as a list."""
+def parse_json_text(outer: Tree, path: Path, text: str, *, joined: bool = False) -> JsonText:
+    """Parse the JSON text at `path`; with `joined`, the text is a list of values without its brackets."""
     whole = f"[{text}]" if joined else text
-    masked = _STRING.sub(lambda match: " " * len(match[0]), whole)
-    commas = [match.start() for match in _COMMA.finditer(masked)]
-    valid = _remove_positions(whole, commas)
-    places = _locate_positions(outer, path, text, [comma - joined for comma in commas])
+    masked = _STRING.sub(lambda match: "x" * len(match[0]), whole)  # blanks would join a comma to a bracket
+    commas = [match.start() for match in _TRAILING_COMMA.finditer(masked)]
+    valid = "".join(whole[start + 1 : end] for start, end in pairwise([-1, *commas, len(whole)]))
+    places = _locate_offsets(outer, path, text, [comma - joined for comma in commas])
     try:
         # read_yaml limits the depth before json recurses.
         read_yaml(valid.replace("\t", " ").encode(), outer.find_place(path).file)
         value: Any = json.loads(valid)
     except json.JSONDecodeError as error:
-        return JsonText(outer, path, None, (), error.msg, *_locate_positions(outer, path, text, [error.pos - joined]))
+        return JsonText(outer, path, None, (), error.msg, *_locate_offsets(outer, path, text, [error.pos - joined]))
     except SpecError as error:
         problem = error.problems[0]
         reason = "it is not JSON" if problem.code in {"bad-yaml", "tab"} else problem.message
@@ -57,13 +56,8 @@ def read_json_text(outer: Tree, path: Path, text: str, *, joined: bool = False) 
     return JsonText(outer, path, embed_json(outer, path, text, value), places)
 
 
-def _remove_positions(text: str, positions: list[int]) -> str:
-    cuts = [-1, *positions, len(text)]
-    return "".join(text[start + 1 : end] for start, end in pairwise(cuts)) if positions else text
-
-
-def _locate_positions(outer: Tree, path: Path, text: str, offsets: list[int]) -> tuple[Place, ...]:
-    starts = [0, *(match.end() for match in _LINE_END.finditer(text))] if offsets else []
+def _locate_offsets(outer: Tree, path: Path, text: str, offsets: list[int]) -> tuple[Place, ...]:
+    starts = [0, *(match.end() for match in re.finditer("\n", text))] if offsets else []
     text_position = outer.locate_text(path, text)
     places = []
     for offset in offsets:

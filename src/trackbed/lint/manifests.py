@@ -1,39 +1,74 @@
-"""Manifest files, YAML or JSON, as documents. Each item of a List is a document."""
+"""Manifest files, in YAML or JSON, as documents. Each item of a List is a document."""
 
 from collections.abc import Iterator
 
+from trackbed.fabric.model.problems import Place, SpecError
 from trackbed.fabric.model.source import YamlDocument, read_yaml
+from trackbed.fabric.typed_yaml import parse_values
 from trackbed.lint.document import Document, to_document
 from trackbed.lint.finding import Breach
-from trackbed.lint.tree import Tree, list_mappings
-from trackbed.lint.typed import read_values
+from trackbed.lint.templates import has_expressions, mask_expressions
+from trackbed.lint.tree import Tree, enumerate_mappings
 
 
-def read_manifests(raw: bytes, file: str) -> tuple[list[Document], list[Breach]]:
-    """Return the objects of a file, and the breaches found while reading. Raises SpecError if it cannot be read."""
-    sources = read_yaml(raw, file)
+def parse_manifests(raw: bytes, file: str) -> tuple[list[Document], list[Breach]]:
+    """Return the documents of a manifest file, and the breaches found while parsing it.
+
+    Raises SpecError if the file is not YAML. Of a template whose lines depend on its values nothing is read.
+    """
+    try:
+        sources = read_yaml(raw, file)
+        is_template = any(problem.code == "bad-key" for source in sources for problem in source.problems)
+    except SpecError as error:
+        if {problem.code for problem in error.problems} - {"bad-yaml", "tab"}:
+            raise
+        sources, is_template = [], True
+        if not has_expressions(raw.decode("utf-8-sig")):
+            raise
     text = raw.decode("utf-8-sig")
+    if is_template and has_expressions(text):
+        return _parse_template(text, file)
+    return _parse_sources(sources, text)
+
+
+def _parse_template(text: str, file: str) -> tuple[list[Document], list[Breach]]:
+    """Read a template with its expressions masked; return only a note if it is no YAML then."""
+    masked = mask_expressions(text)
+    note = _build_template_note(file)
+    if masked is None:
+        return [], [note]
+    try:
+        documents, breaches = _parse_sources(read_yaml(masked.encode(), file), masked)
+    except SpecError:
+        return [], [note]
+    return documents, [note, *(breach for breach in breaches if breach.rule != "not-a-manifest")]
+
+
+def _build_template_note(file: str) -> Breach:
+    tree = Tree(None, read_yaml(b"[]", file)[0], ())
+    message = "this is a template, so values that it fills in were not checked; render it first"
+    return Breach("template", tree, (), message, place=Place(file, 1, 1))
+
+
+def _parse_sources(sources: list[YamlDocument], text: str) -> tuple[list[Document], list[Breach]]:
     lines = tuple(text.splitlines())
     documents: list[Document] = []
     breaches: list[Breach] = []
-    for source, value in zip(sources, read_values(text), strict=True):
+    for source, value in zip(sources, parse_values(text), strict=True):
         tree = Tree(value, source, lines)
-        breaches += _report_duplicate_keys(tree, source)
-        documents += _read_objects(tree, breaches)
+        breaches += [
+            Breach("duplicate-key", tree, (), problem.message, place=problem.place) for problem in source.problems
+        ]
+        documents += _iter_objects(tree, breaches)
     return documents, breaches
 
 
-def _report_duplicate_keys(tree: Tree, source: YamlDocument) -> Iterator[Breach]:
-    for problem in source.problems:
-        yield Breach("duplicate-key", tree, (), problem.message, place=problem.place)
-
-
-def _read_objects(tree: Tree, breaches: list[Breach]) -> Iterator[Document]:
+def _iter_objects(tree: Tree, breaches: list[Breach]) -> Iterator[Document]:
     if not isinstance(tree.value, dict) or not tree.get("kind") or not tree.get("apiVersion"):
         breaches.append(Breach("not-a-manifest", tree, (), "this has no apiVersion and kind, so it was not checked"))
         return
     if str(tree.get("kind")).endswith("List") and isinstance(tree.get("items"), list):
-        for number, _ in list_mappings(tree.get("items")):
-            yield from _read_objects(tree.get_subtree("items", number), breaches)
+        for number, _ in enumerate_mappings(tree.get("items")):
+            yield from _iter_objects(tree.get_subtree("items", number), breaches)
         return
     yield to_document(tree)

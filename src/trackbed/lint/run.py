@@ -1,46 +1,86 @@
 """One run of all rules over the documents."""
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from trackbed.lint.catalogue import load_rules
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.finding import Breach, LintProblem
+from trackbed.lint.ignore import apply_ignores
 from trackbed.lint.rules import CHECKS
 from trackbed.lint.schemas.check import check_schema
 from trackbed.lint.schemas.crds import Schemas
+from trackbed.lint.templates import is_filled_later
 
-_Starts = dict[str, list[tuple[int, str]]]
+_NOTES = {"template", "no-schema", "partial-object", "not-a-manifest", "duplicate-key"}
+"""Rules whose breaches hold whatever a template fills in."""
+_ObjectStarts = dict[str, list[tuple[int, str]]]
+"""First line and title of each object, by file."""
 
 
-def lint(corpus: Corpus, schemas: Schemas | None = None, early: Iterable[Breach] = ()) -> tuple[LintProblem, ...]:
-    """Return the problems of all documents in order of place; `early` are breaches found while reading.
+def lint(
+    corpus: Corpus, schemas: Schemas | None = None, reading_breaches: Iterable[Breach] = ()
+) -> tuple[LintProblem, ...]:
+    """Return the problems of all documents, sorted by place.
 
-    A breach of a rule hides breaches of the schema at the same path. Raises SpecError if a CRD cannot be read.
+    `reading_breaches` were found while the files were parsed. Comments of the files accept problems (`ignore`). A
+    breach of a rule hides breaches of the schema at the same path. Raises SpecError if a CRD cannot be read.
     """
     rule_breaches = [breach for check in CHECKS for breach in check(corpus)]
-    covered = {_identify(breach) for breach in rule_breaches}
+    covered = {_get_location_key(breach) for breach in rule_breaches}
     schema_breaches = [breach for doc in corpus.documents for breach in (check_schema(doc, schemas) if schemas else ())]
-    breaches = [*early, *rule_breaches, *(breach for breach in schema_breaches if _identify(breach) not in covered)]
+    breaches = [
+        *reading_breaches,
+        *rule_breaches,
+        *(breach for breach in schema_breaches if _get_location_key(breach) not in covered),
+    ]
     starts = _index_objects(corpus)
-    problems = dict.fromkeys(_to_problem(breach, starts) for breach in breaches)
-    return tuple(sorted(problems, key=lambda problem: problem.order))
+    problems = dict.fromkeys(_to_problem(breach, starts) for breach in _note_templates(_drop_repeated_notes(breaches)))
+    trees = [*(doc.tree for doc in corpus.documents), *(breach.tree for breach in breaches)]
+    return apply_ignores(problems, {tree.source.file: tree.lines for tree in trees if tree.position is None})
 
 
-def _identify(breach: Breach) -> tuple[object, ...]:
+def _drop_repeated_notes(breaches: list[Breach]) -> list[Breach]:
+    """Leave one note for all objects of a file whose kind has no schema."""
+    notes: set[tuple[str, str]] = set()
+    remaining = []
+    for breach in breaches:
+        key = (breach.tree.source.file, breach.message)
+        if breach.rule != "no-schema" or key not in notes:
+            remaining.append(breach)
+        if breach.rule == "no-schema":
+            notes.add(key)
+    return remaining
+
+
+def _note_templates(breaches: list[Breach]) -> Iterator[Breach]:
+    """Yield the breaches; those at values that are filled in later become one note for each file."""
+    files = {breach.place.file for breach in breaches if breach.rule == "template" and breach.place}
+    for breach in breaches:
+        if breach.rule in _NOTES or not is_filled_later(breach.tree, breach.path):
+            yield breach
+            continue
+        place = breach.place or breach.tree.find_place(breach.path, key=breach.key)
+        if place.file not in files:
+            files.add(place.file)
+            message = "values such as this one are filled in later, so they were not checked; render the file first"
+            yield breach._replace(rule="template", message=message, edit=None)
+
+
+def _get_location_key(breach: Breach) -> tuple[object, ...]:
     return id(breach.tree.source), breach.tree.prefix, breach.path
 
 
-def _index_objects(corpus: Corpus) -> _Starts:
-    """Return the (first line, title) of each object by file, sorted."""
-    objects: _Starts = {}
+def _index_objects(corpus: Corpus) -> _ObjectStarts:
+    """Return the objects of each file as (first line, title), sorted by line."""
+    objects: _ObjectStarts = {}
     for doc in corpus.documents:
         place = doc.tree.find_place()
         objects.setdefault(place.file, []).append((place.line, doc.title))
     return {file: sorted(starts) for file, starts in objects.items()}
 
 
-def _to_problem(breach: Breach, starts: _Starts) -> LintProblem:
+def _to_problem(breach: Breach, starts: _ObjectStarts) -> LintProblem:
     rule = load_rules()[breach.rule]
     place = breach.place or breach.tree.find_place(breach.path, key=breach.key)
     objects = starts.get(place.file, [])

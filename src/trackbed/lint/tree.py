@@ -1,4 +1,4 @@
-"""A value with the places of its parts, also inside texts such as the JSON of a `config: |` block.
+"""A parsed value with the places of its parts, even inside texts such as the JSON of a `config: |` block.
 
 A problem in such a block names the line inside the block.
 """
@@ -12,7 +12,10 @@ from trackbed.fabric.model.source import YamlDocument, read_yaml
 
 
 class TextPosition(NamedTuple):
-    """The position of a text in its file: line `n` of the text is line `line + n` of the file, indented by `column`."""
+    """The position in its file of an embedded text, such as JSON in a YAML block.
+
+    Line `n` of the text is line `line + n` of the file, indented by `column`.
+    """
 
     place: Place
     """Place of the text's first character."""
@@ -23,16 +26,16 @@ class TextPosition(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """A value with the places of its parts."""
+    """A parsed value with the places of its parts in a file."""
 
     value: Any
     source: YamlDocument
     lines: tuple[str, ...]
-    """Lines of the source, for the indentation of blocks."""
+    """Lines of the source, from which the indentation of blocks is measured."""
     prefix: Path = ()
     position: TextPosition | None = None
 
-    def get(self, *path: str | int) -> Any:  # noqa: ANN401 - YAML holds anything
+    def get(self, *path: str | int) -> Any:  # noqa: ANN401 - a YAML value has any type
         """Return the value at `path`, or None."""
         return dig(self.value, *path)
 
@@ -47,25 +50,24 @@ class Tree(NamedTuple):
         return Place(file, self.position.line + place.line, self.position.column + place.column)
 
     def get_subtree(self, *path: str | int) -> Tree:
-        """Return the part at `path`."""
+        """Return the tree of the value at `path`."""
         return self._replace(value=self.get(*path), prefix=(*self.prefix, *path))
 
     def locate_text(self, path: Path, text: str) -> TextPosition:
-        """Return the position of the text at `path`."""
+        """Return the position in the file of the text at `path`."""
         place = self.find_place(path)
         raw = self.source.find_place((*self.prefix, *path))
         header = self.lines[raw.line - 1][raw.column - 1 :] if raw.line <= len(self.lines) else ""
         if not header.startswith("|") or (self.position and not self.position.exact):
             quote = header[:1] in {"'", '"'}
-            return TextPosition(place, place.line - 1, place.column - 1 + quote, exact=self._is_verbatim(header, text))
+            exact = (
+                self.position is None and "\n" not in text and text in header
+            )  # the text is on one line and has no escapes
+            return TextPosition(place, place.line - 1, place.column - 1 + quote, exact=exact)
         return TextPosition(place, place.line, self._measure_indentation(raw.line, text), exact=True)
 
-    def _is_verbatim(self, header: str, text: str) -> bool:
-        """Return whether a text is written on one line without escapes."""
-        return self.position is None and "\n" not in text and text in header
-
     def _measure_indentation(self, header: int, text: str) -> int:
-        """Return the indentation of the block below line `header`, from its first line that is not blank."""
+        """Return the indentation of the block below line `header`, measured at its first line that is not blank."""
         for number, line in enumerate(text.split("\n")):
             if line.strip() and header + number < len(self.lines):
                 return max(_count_indentation(self.lines[header + number]) - _count_indentation(line), 0)
@@ -88,7 +90,7 @@ def _count_indentation(line: str) -> int:
     return len(line) - len(line.lstrip(" "))
 
 
-def dig(value: object, *path: str | int) -> Any:  # noqa: ANN401 - YAML holds anything
+def dig(value: object, *path: str | int) -> Any:  # noqa: ANN401 - a YAML value has any type
     """Return the part of a value at `path`, or None."""
     for part in path:
         if isinstance(part, str) and isinstance(value, dict):
@@ -100,11 +102,11 @@ def dig(value: object, *path: str | int) -> Any:  # noqa: ANN401 - YAML holds an
     return value
 
 
-def list_mappings(value: object) -> list[tuple[int, dict[str, Any]]]:
-    """Return the mappings of a list with their indices; empty for any other value."""
+def enumerate_mappings(value: object) -> list[tuple[int, dict[str, Any]]]:
+    """Return the mappings in a list, each with its index; empty for any other value."""
     return [(n, item) for n, item in enumerate(value) if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def list_texts(value: object) -> list[tuple[int, str]]:
-    """Return the texts of a list with their indices; empty for any other value."""
+def enumerate_texts(value: object) -> list[tuple[int, str]]:
+    """Return the texts in a list, each with its index; empty for any other value."""
     return [(n, item) for n, item in enumerate(value) if isinstance(item, str)] if isinstance(value, list) else []

@@ -1,1 +1,1 @@
-"""What runs on a node of a cluster: the agent that attaches rails, its CNI executables, the host kept as planned."""
+"""Programs on the nodes of a cluster: the agent that attaches rails, its CNI executables, the upkeep of the host."""

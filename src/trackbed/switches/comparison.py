@@ -1,4 +1,4 @@
-"""Comparison of a switch with its hosts: the plan's host settings against the switch's configuration.
+"""Comparison of a switch's configuration with the planned settings of its hosts.
 
 A single mismatch can lose packets under load, and its symptoms on the host rarely point to the switch. Mismatches are
 in causal order: missing port, address or VLAN, MTU, class, PFC, ECN, then congestion notifications.
@@ -12,10 +12,10 @@ from trackbed.fabric.plan.plan import QosPlan
 from trackbed.switches.leaf import Leaf, LeafPort
 from trackbed.switches.port_config import PortConfig, Treatment
 
-_NAMED_PORTS = 3
-"""Ports that are named before the remaining ones are counted."""
-_DIRECTED = ("pfc", "ecn")
-"""Codes with one fix for on and one for off."""
+_MAX_NAMED_PORTS = 3
+"""Maximum number of ports that a mismatch names; the remaining ones are counted."""
+_TOGGLED_CODES = ("pfc", "ecn")
+"""Codes of settings that have one fix to turn them on and another to turn them off."""
 
 
 class Mismatch(msgspec.Struct, frozen=True):
@@ -23,7 +23,7 @@ class Mismatch(msgspec.Struct, frozen=True):
 
     code: str
     where: str
-    """Leaf and ports."""
+    """The leaf, and its ports or VLAN."""
     subject: str = msgspec.field(name="what")
     host: str
     switch: str
@@ -41,7 +41,7 @@ class PortMismatch(msgspec.Struct, frozen=True):
     host: str
     switch: str
     values: tuple[tuple[str, str], ...] = ()
-    """Values of the fix's placeholders besides port, MTU and QoS."""
+    """(placeholder, value) of the fix, other than port, MTU and QoS."""
 
 
 def compare_leaf(
@@ -50,7 +50,11 @@ def compare_leaf(
     read_gateways: Callable[[int], frozenset[str]],
     fixes: Mapping[str, str],
 ) -> list[Mismatch]:
-    """Return all mismatches; `read_port` and `read_gateways` read the switch's configuration, `fixes` is by code."""
+    """Return the mismatches between a leaf and its switch's configuration.
+
+    `read_port` reads the settings of a port by its name, `read_gateways` the addresses of a VLAN interface by its
+    number. `fixes` has the fix for each code.
+    """
     groups: dict[PortMismatch, list[str]] = {}
     configs = {port.name: read_port(port.name) for port in leaf.ports}
     for port in leaf.ports:
@@ -61,7 +65,7 @@ def compare_leaf(
             groups.setdefault(mismatch, []).append(uplink.name)
     for mismatch, name in _compare_vlans(leaf, configs, read_gateways):
         groups.setdefault(mismatch, []).append(name)
-    return [_merge(leaf, mismatch, names, fixes) for mismatch, names in groups.items()]
+    return [_merge_port_mismatches(leaf, mismatch, names, fixes) for mismatch, names in groups.items()]
 
 
 def _compare_port(leaf: Leaf, port: LeafPort, config: PortConfig | None) -> Iterator[PortMismatch]:
@@ -74,7 +78,7 @@ def _compare_port(leaf: Leaf, port: LeafPort, config: PortConfig | None) -> Iter
     if port.vlan and not config.vlan:
         values = (("vlan", str(port.vlan)),)
         yield PortMismatch("vlan", "a bridged rail", "expect an untagged VLAN", "has none", values)
-    yield from _compare_frames(leaf, config)
+    yield from _compare_mtu_and_qos(leaf, config)
 
 
 def _compare_uplink(leaf: Leaf, config: PortConfig | None, address: str) -> Iterator[PortMismatch]:
@@ -83,19 +87,19 @@ def _compare_uplink(leaf: Leaf, config: PortConfig | None, address: str) -> Iter
         return
     if address and address not in config.addresses:
         yield _build_address_mismatch("an uplink", f"need {address}", address, config)
-    yield from _compare_frames(leaf, config)
+    yield from _compare_mtu_and_qos(leaf, config)
 
 
 def _build_address_mismatch(subject: str, host: str, address: str, config: PortConfig) -> PortMismatch:
-    return PortMismatch("address", subject, host, f"has {_join(config.addresses)}", (("address", address),))
+    return PortMismatch("address", subject, host, f"has {_format_addresses(config.addresses)}", (("address", address),))
 
 
-def _join(addresses: frozenset[str]) -> str:
+def _format_addresses(addresses: frozenset[str]) -> str:
     return ", ".join(sorted(addresses)) or "no address"
 
 
-def _compare_frames(leaf: Leaf, config: PortConfig) -> Iterator[PortMismatch]:
-    """Compare the MTU and the treatment of RDMA and its congestion notifications."""
+def _compare_mtu_and_qos(leaf: Leaf, config: PortConfig) -> Iterator[PortMismatch]:
+    """Compare the port's MTU, and its treatment of RDMA and of congestion notifications."""
     if config.mtu_bytes < leaf.host_mtu_bytes:
         yield PortMismatch("mtu", "MTU", f"send {leaf.host_mtu_bytes} bytes", f"carries {config.mtu_bytes}")
     yield from _compare_rdma(leaf.qos, config.rdma)
@@ -107,15 +111,15 @@ def _compare_rdma(qos: QosPlan, rdma: Treatment) -> Iterator[PortMismatch]:
         kind = "lossless" if rdma.lossless else "lossy"
         actual = f"puts it in {kind} priority {rdma.priority}"
         yield PortMismatch("class", f"RDMA's DSCP {qos.dscp}", f"pause priority {qos.priority}", actual)
-        return  # PFC and ECN of another class say nothing about this one
+        return  # PFC and ECN of another class need no comparison
     if rdma.lossless != qos.pfc:
         subject = f"PFC on priority {qos.priority}"
         yield PortMismatch(
-            "pfc", subject, f"have it {_format_state(qos.pfc)}", f"has it {_format_state(rdma.lossless)}"
+            "pfc", subject, f"have it {_format_on_off(qos.pfc)}", f"has it {_format_on_off(rdma.lossless)}"
         )
     if rdma.ecn != qos.ecn:
         subject = f"ECN for DSCP {qos.dscp}"
-        host, switch = f"have it {_format_state(qos.ecn)}", f"has it {_format_state(rdma.ecn)}"
+        host, switch = f"have it {_format_on_off(qos.ecn)}", f"has it {_format_on_off(rdma.ecn)}"
         yield PortMismatch("ecn", subject, host, switch)
 
 
@@ -129,14 +133,14 @@ def _compare_cnp(qos: QosPlan, config: PortConfig) -> Iterator[PortMismatch]:
         yield PortMismatch("cnp", subject, host, "serves them in turn with others")
 
 
-def _format_state(is_on: bool) -> str:  # noqa: FBT001 - a conversion of the value
+def _format_on_off(is_on: bool) -> str:  # noqa: FBT001 - a conversion of the value
     return "on" if is_on else "off"
 
 
 def _compare_vlans(
     leaf: Leaf, configs: Mapping[str, PortConfig | None], read_gateways: Callable[[int], frozenset[str]]
 ) -> Iterator[tuple[PortMismatch, str]]:
-    """Compare the VLANs of bridged rails and their gateways; yield each mismatch with its port or VLAN.
+    """Compare the VLANs of bridged rails and their gateways; yield each mismatch with the name of its port or VLAN.
 
     Any VLAN is accepted, as long as all ports of a rail are in the same one.
     """
@@ -157,16 +161,16 @@ def _compare_vlans(
                     "gateway",
                     f"the gateway of rail {vlan.rail}",
                     f"use {gateway}",
-                    f"has {_join(addresses)}",
+                    f"has {_format_addresses(addresses)}",
                     (*values, ("address", gateway)),
                 )
                 yield mismatch, f"VLAN {used or vlan.number}"
 
 
-def _merge(leaf: Leaf, mismatch: PortMismatch, names: list[str], fixes: Mapping[str, str]) -> Mismatch:
-    """Return the mismatch of all these ports, with its fix."""
-    hidden = len(names) - _NAMED_PORTS
-    listing = ", ".join(names[:_NAMED_PORTS]) + (f" and {hidden} more" if hidden > 0 else "")
+def _merge_port_mismatches(leaf: Leaf, mismatch: PortMismatch, names: list[str], fixes: Mapping[str, str]) -> Mismatch:
+    """Merge the same mismatch of several ports into one, with its fix."""
+    hidden = len(names) - _MAX_NAMED_PORTS
+    listing = ", ".join(names[:_MAX_NAMED_PORTS]) + (f" and {hidden} more" if hidden > 0 else "")
     values = {
         "port": names[0] if len(names) == 1 else "PORT",
         "mtu": str(leaf.mtu_bytes),
@@ -176,5 +180,5 @@ def _merge(leaf: Leaf, mismatch: PortMismatch, names: list[str], fixes: Mapping[
     } | dict(mismatch.values)
     code = mismatch.code
     planned = leaf.qos.pfc if code == "pfc" else leaf.qos.ecn
-    fix = fixes[f"{code}-{_format_state(planned)}" if code in _DIRECTED else code].format(**values)
+    fix = fixes[f"{code}-{_format_on_off(planned)}" if code in _TOGGLED_CODES else code].format(**values)
     return Mismatch(code, f"{leaf.name} {listing}", mismatch.subject, mismatch.host, mismatch.switch, fix)

@@ -1,4 +1,4 @@
-"""A network operating system: port names, rendering of a leaf, and reading of a configuration."""
+"""Dialect of a network operating system: its port names, the renderer of a leaf, the reader of a configuration."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,29 +12,29 @@ from trackbed.switches.port_config import PortConfig
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One network operating system."""
+    """The functions and texts for one network operating system."""
 
     name: str
     suffix: str
     """Suffix of a leaf's file name."""
-    holds_many: bool
-    """Whether the configurations of several leaves may follow each other in one text."""
-    is_written: Callable[[bytes], bool]
-    """Return whether a configuration is one of this system."""
+    allows_concatenation: bool
+    """Whether the configurations of several leaves may be concatenated in one text."""
+    recognizes: Callable[[bytes], bool]
+    """Return whether a configuration is of this system."""
     list_ports: Callable[[int], tuple[str, ...]]
-    """Return the first COUNT front-panel ports, the default of --ports."""
+    """Return the names of the first COUNT front-panel ports, which are the default for --ports."""
     render: Callable[[Leaf], str]
     parse: Callable[[bytes], Any]
-    """Parse a configuration into a tree; raises UnreadableError."""
+    """Parse a configuration into a tree, whose type depends on the dialect; raises UnreadableError."""
     read_hostname: Callable[[Any], str]
     read_port: Callable[[Any, str, QosPlan], PortConfig | None]
     read_gateways: Callable[[Any, int], frozenset[str]]
     fixes: Mapping[str, str]
-    """Code of a mismatch -> fix, with placeholders."""
+    """Code of a mismatch -> its fix, with placeholders."""
 
 
 def find_mismatches(leaf: Leaf, dialect: Dialect, tree: Any) -> list[Mismatch]:  # noqa: ANN401 - the tree's type depends on the dialect
-    """Return the mismatches between a switch's configuration and the hosts of this leaf."""
+    """Return the mismatches between a leaf and its switch's parsed configuration."""
     return compare_leaf(
         leaf,
         lambda name: dialect.read_port(tree, name, leaf.qos),

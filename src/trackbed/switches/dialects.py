@@ -1,4 +1,4 @@
-"""The registry of dialects: a folder or module with `DIALECT` for each network operating system, and one line here."""
+"""The registry of dialects. Each network operating system has a module or package in this folder, with `DIALECT`."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # `trackbed render --help` lists names only
     from trackbed.switches.dialect import Dialect
 
-DIALECTS = (
+MODULES = (
     "sonic",
     "nvue",
 )
-"""Names of the dialects in the order in which a configuration is tried; nvue takes what no other does."""
+"""Names of the dialects in the order in which they are tried for a configuration; nvue accepts any."""
 
 
 def load_dialect(name: str) -> Dialect:
-    """Return the dialect of that name."""
+    """Return the dialect with this name."""
     dialect: Dialect = import_module(f"trackbed.switches.{name}").DIALECT
     return dialect
 
 
 def detect_dialect(raw: bytes) -> Dialect:
-    """Return the dialect of a configuration."""
-    return next(dialect for dialect in map(load_dialect, DIALECTS) if dialect.is_written(raw))
+    """Return the dialect in which a configuration is written."""
+    return next(dialect for dialect in map(load_dialect, MODULES) if dialect.recognizes(raw))

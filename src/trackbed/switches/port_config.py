@@ -1,4 +1,4 @@
-"""The settings of a switch's port, in the same form for every network operating system."""
+"""The settings of a switch port, independent of the network operating system."""
 
 import msgspec
 
@@ -15,17 +15,17 @@ class Treatment(msgspec.Struct, frozen=True):
     """The treatment of packets with one DSCP on one port."""
 
     priority: int
-    """Priority in the pause frames for them: the switch's priority group."""
+    """Priority in the pause frames for these packets: the switch's priority group."""
     lossless: bool
-    """Whether PFC is on for that priority, and its pause frames hold back their queue."""
+    """Whether PFC is on for that priority, and its pause frames hold back the packets' queue."""
     ecn: bool
-    """Whether their queue marks packets instead of dropping them."""
+    """Whether the packets' queue marks packets instead of dropping them."""
     strict: bool
-    """Whether their queue has strict priority."""
+    """Whether the packets' queue has strict priority."""
 
 
 class PortConfig(msgspec.Struct, frozen=True):
-    """The settings of one port; `vlan` is the untagged VLAN that it bridges, 0 for none."""
+    """The settings of one port; `vlan` is the untagged VLAN that it bridges, 0 if there is none."""
 
     mtu_bytes: int
     addresses: frozenset[str]
@@ -35,7 +35,7 @@ class PortConfig(msgspec.Struct, frozen=True):
 
 
 def normalize_address(address: str) -> str:
-    """Return the canonical spelling of address/prefix; text that is no address is returned unchanged."""
+    """Return the canonical form of address/prefix; text that is not an address is returned unchanged."""
     head, slash, tail = address.partition("/")
     try:
         return format_address(*parse_address(head)) + slash + tail

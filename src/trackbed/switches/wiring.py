@@ -1,10 +1,10 @@
 """Inputs about switches that a plan does not have: front-panel ports, uplinks, AS numbers and VLANs.
 
-    ports      in order: the host at position n of its leaf has the n-th port
+    ports      in order: the host at position n on its leaf has the n-th port
     uplinks    the ports towards the spines
     uplinks4   IPv4 range for numbered BGP; without it the uplinks are unnumbered (RFC 8950 next hops)
 
-A host's position is its slot within its unit, or within the fabric where a leaf serves several units. So adding or
+A host's position is its slot within its unit, or within the fabric if a leaf serves several units. So adding or
 removing a host leaves all others on their ports. Uplink k of leaf n has the /31 number n * uplinks + k, in which the
 leaf has the even address and the spine the odd one.
 """
@@ -20,9 +20,9 @@ from trackbed.fabric.model.ranges import V4, Range
 FIRST_ASN, LAST_ASN = 4_200_000_000, 4_294_967_294
 """32-bit AS numbers for private use (RFC 6996)."""
 LAST_VLAN = 4094
-"""IEEE 802.1Q: 4095 is reserved."""
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
-"""Names that are valid as a file name, a host name and a word of a command."""
+"""Highest VLAN number; 4095 is reserved (IEEE 802.1Q)."""
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+"""Names that are valid as a file name, as a host name and as a word of a command."""
 
 
 class Wiring(msgspec.Struct, frozen=True):
@@ -32,37 +32,37 @@ class Wiring(msgspec.Struct, frozen=True):
     uplinks: tuple[str, ...] = ()
     uplinks4: Range | None = None
     first_asn: int = FIRST_ASN
-    """Leaf number n has AS first_asn + n; its number is unit * rails + rail."""
+    """Leaf number n has AS first_asn + n; a leaf's number is unit * rails + rail."""
     first_vlan: int = 100
     """Bridged rail r has VLAN first_vlan + r."""
     gateways: bool = True
-    """Whether the gateway of a bridged rail is an address of its leaf; False where a separate router has it."""
+    """Whether the gateway of a bridged rail is an address of its leaf; False if a separate router has it."""
 
 
-def check_wiring(wiring: Wiring, rails: int, leaves: int) -> Iterator[Problem]:
+def check_wiring(wiring: Wiring, rail_count: int, leaf_count: int) -> Iterator[Problem]:
     """Yield the problems of a wiring for this number of rails and leaves."""
-    yield from _check_names(wiring)
-    if not FIRST_ASN <= wiring.first_asn <= LAST_ASN - leaves + 1:
-        message = f"{leaves} leaves need AS numbers from {FIRST_ASN} to {LAST_ASN}; {wiring.first_asn} is no start"
-        yield Problem("bad-asn", message)
-    if not 1 <= wiring.first_vlan <= LAST_VLAN - rails + 1:
-        message = f"{rails} rails need VLANs from 1 to {LAST_VLAN}; {wiring.first_vlan} is no start"
+    yield from _check_port_names(wiring)
+    if not FIRST_ASN <= wiring.first_asn <= LAST_ASN - leaf_count + 1:
+        needed = f"{leaf_count} leaves need AS numbers from {FIRST_ASN} to {LAST_ASN}"
+        yield Problem("bad-asn", f"{needed}; they cannot start at {wiring.first_asn}")
+    if not 1 <= wiring.first_vlan <= LAST_VLAN - rail_count + 1:
+        message = f"{rail_count} rails need VLANs from 1 to {LAST_VLAN}; they cannot start at {wiring.first_vlan}"
         yield Problem("bad-vlan", message)
     if wiring.uplinks4:
-        yield from _check_uplink_range(wiring, wiring.uplinks4, leaves)
+        yield from _check_uplink_range(wiring, wiring.uplinks4, leaf_count)
 
 
-def _check_names(wiring: Wiring) -> Iterator[Problem]:
+def _check_port_names(wiring: Wiring) -> Iterator[Problem]:
     for name in (*wiring.ports, *wiring.uplinks):
-        if not NAME.fullmatch(name):
-            yield Problem("bad-port", f"{name!r} is no port name; write for example swp1 or Ethernet0")
+        if not NAME_PATTERN.fullmatch(name):
+            yield Problem("bad-port", f"{name!r} is not a port name; write for example swp1 or Ethernet0")
             return
     if len(set(wiring.ports)) < len(wiring.ports) or len(set(wiring.uplinks)) < len(wiring.uplinks):
         yield Problem("doubled-port", "a port is named twice; each has one host or one spine")
 
 
-def _check_uplink_range(wiring: Wiring, uplink_range: Range, leaves: int) -> Iterator[Problem]:
-    count, needed = len(wiring.uplinks), 2 * leaves * len(wiring.uplinks)
+def _check_uplink_range(wiring: Wiring, uplink_range: Range, leaf_count: int) -> Iterator[Problem]:
+    count, needed = len(wiring.uplinks), 2 * leaf_count * len(wiring.uplinks)
     if uplink_range.version != V4:
         message = f"{uplink_range} is IPv6; numbered uplinks take IPv4, IPv6 needs unnumbered ones"
         yield Problem("bad-uplink-range", message)
@@ -71,5 +71,5 @@ def _check_uplink_range(wiring: Wiring, uplink_range: Range, leaves: int) -> Ite
         yield Problem("no-uplinks", message)
     elif needed > uplink_range.size:
         size = uplink_range.size
-        message = f"{uplink_range} has {size} addresses; {leaves} leaves with {count} uplinks need {needed}"
+        message = f"{uplink_range} has {size} addresses; {leaf_count} leaves with {count} uplinks need {needed}"
         yield Problem("uplink-range-full", message)

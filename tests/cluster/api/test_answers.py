@@ -48,13 +48,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    one = Server(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=one.serve_forever, kwargs={"poll_interval": 0.01})
+    running_server = Server(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=running_server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield one
-    one.shutdown()
+    yield running_server
+    running_server.shutdown()
     thread.join()
-    one.server_close()
+    running_server.server_close()
 
 
 Ask = Callable[..., BlockingClient]
@@ -80,8 +80,8 @@ def ask(server: Server, tmp_path: Path) -> Iterator[Ask]:
         return clients[-1]
 
     yield asked
-    for one in clients:
-        one.__exit__()
+    for client in clients:
+        client.__exit__()
 
 
 @pytest.fixture
@@ -122,13 +122,13 @@ def test_a_page_without_items_is_an_error_and_null_is_an_empty_one(ask: Ask) -> 
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [(b"[1]", "[1]"), (b'"no"', '"no"'), (b"<html>bad gateway", "<html>bad gateway"), (b"", ""), (b"{}", "no reason")],
 )
-def test_a_no_in_other_words_keeps_them(ask: Ask, body: bytes, said: str) -> None:
+def test_a_no_in_other_words_keeps_them(ask: Ask, body: bytes, message: str) -> None:
     with pytest.raises(ApiRefusedError) as caught:
         _ = ask((502, [], body)).read_version()
-    assert (caught.value.status, caught.value.subject, said in str(caught.value)) == (502, "version", True)
+    assert (caught.value.status, caught.value.target, message in str(caught.value)) == (502, "version", True)
 
 
 @pytest.mark.parametrize(
@@ -164,8 +164,8 @@ def test_a_login_that_fails_is_told_as_such(ask: Ask, user: dict[str, Any]) -> N
 
 
 def test_a_plugin_that_logs_in(ask: Ask) -> None:
-    told = json.dumps({"status": {"token": "t"}})
-    plugin = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "echo", "args": [told]}
+    credential = json.dumps({"status": {"token": "t"}})
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "echo", "args": [credential]}
     assert ask(SOUND, exec=plugin).read_version() == "v1.36.3"
 
 
@@ -181,5 +181,5 @@ def test_a_kind_is_looked_up_once_and_one_that_was_not_there_again(ask: Ask) -> 
     client = ask(nothing, nothing, nothing, group("example.com", "pools", "Pool"), (500, [], b"{}"))
     with pytest.raises(UnknownKindError, match="the server serves nothing called pools"):
         client.find_kind("pools")
-    found = client.find_kind("pools")
-    assert (found.group_version, client.find_kind("pools")) == ("example.com/v1", found)
+    kind = client.find_kind("pools")
+    assert (kind.group_version, client.find_kind("pools")) == ("example.com/v1", kind)

@@ -14,8 +14,8 @@ from trackbed.cluster.api.response import Object
 
 @pytest.fixture(scope="module")
 def client(api_server: Path) -> Iterator[BlockingClient]:
-    with connect(str(api_server)) as found:
-        yield found
+    with connect(str(api_server)) as blocking_client:
+        yield blocking_client
 
 
 def config_map(name: str, **data: str) -> Object:
@@ -23,11 +23,11 @@ def config_map(name: str, **data: str) -> Object:
 
 
 def test_an_object_that_was_created_can_be_read_and_deleted_twice(client: BlockingClient) -> None:
-    one = config_map("created", a="1")
-    assert client.create(one).body["metadata"]["uid"]
+    body = config_map("created", a="1")
+    assert client.create(body).body["metadata"]["uid"]
     assert client.get("v1", "ConfigMap", "created")["data"] == {"a": "1"}
-    client.delete(one)
-    client.delete(one)
+    client.delete(body)
+    client.delete(body)
     with pytest.raises(ApiRefusedError) as caught:
         client.get("v1", "ConfigMap", "created")
     assert (caught.value.status, caught.value.reason) == (404, "NotFound")
@@ -35,7 +35,7 @@ def test_an_object_that_was_created_can_be_read_and_deleted_twice(client: Blocki
 
 def test_a_dry_run_leaves_nothing_behind(client: BlockingClient) -> None:
     client.create(config_map("tried"), dry_run=True)
-    assert "tried" not in {one["metadata"]["name"] for one in client.list("v1", "ConfigMap", "default")}
+    assert "tried" not in {body["metadata"]["name"] for body in client.list("v1", "ConfigMap", "default")}
 
 
 def test_an_unknown_field_is_refused_with_the_object_and_the_field(client: BlockingClient) -> None:
@@ -44,21 +44,21 @@ def test_an_unknown_field_is_refused_with_the_object_and_the_field(client: Block
 
 
 def test_the_same_name_twice_is_a_conflict(client: BlockingClient) -> None:
-    one = config_map("twice")
-    client.create(one)
+    body = config_map("twice")
+    client.create(body)
     with pytest.raises(ApiRefusedError) as caught:
-        client.create(one)
+        client.create(body)
     assert (caught.value.status, caught.value.reason) == (409, "AlreadyExists")
-    client.delete(one)
+    client.delete(body)
 
 
 def test_a_warning_of_the_server_comes_with_its_answer(client: BlockingClient) -> None:
     pod = {"name": "main", "image": "example.org/x"}
     doubled = [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]
     spec = {"containers": [{**pod, "env": doubled}], "automountServiceAccountToken": False}
-    one = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "warned"}}
+    body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "warned"}}
     template = {"spec": {**spec, "restartPolicy": "Never"}}
-    answer = client.create({**one, "spec": {"template": template}}, dry_run=True)
+    answer = client.create({**body, "spec": {"template": template}}, dry_run=True)
     assert [text for text in answer.warnings if "env" in text]
 
 
@@ -79,13 +79,13 @@ def test_applying_twice_changes_nothing_and_another_managers_field_is_a_conflict
 
 
 def test_a_long_list_comes_page_by_page(client: BlockingClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trackbed.cluster.api.client.PAGE", 3)
+    monkeypatch.setattr("trackbed.cluster.api.client.PAGE_SIZE", 3)
     names = {f"page-{number}" for number in range(8)}
     for name in names:
         client.create(config_map(name))
-    found = list(client.list("v1", "ConfigMap", "default"))
-    assert names <= {one["metadata"]["name"] for one in found}
-    assert {one["kind"] for one in found} == {"ConfigMap"}
+    bodies = list(client.list("v1", "ConfigMap", "default"))
+    assert names <= {body["metadata"]["name"] for body in bodies}
+    assert {body["kind"] for body in bodies} == {"ConfigMap"}
 
 
 KUBECONFIG = """

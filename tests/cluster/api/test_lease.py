@@ -41,17 +41,17 @@ def test_one_leads_and_the_next_takes_over_when_nobody_renews(api_server: Path, 
     async def run() -> None:
         async with kube.connect(str(api_server)) as live:
             first, second = (Election(live, "default", "take-over", who) for who in ("first", "second"))
-            assert await first._try(quiet)  # noqa: SLF001 - one try at a time, so that no test waits
-            assert not await second._try(quiet)  # noqa: SLF001 - as above
+            assert await first._try_to_lead(quiet)  # noqa: SLF001 - one try at a time, so that no test waits
+            assert not await second._try_to_lead(quiet)  # noqa: SLF001 - as above
             assert (first.leads, second.leads) == (True, False)
             clock.now += DEADLINE_SECONDS
             assert not first.leads, "it stops by itself"
-            assert not await second._try(quiet)  # noqa: SLF001 - as above
+            assert not await second._try_to_lead(quiet)  # noqa: SLF001 - as above
             clock.now += LEASE_SECONDS - DEADLINE_SECONDS
-            assert await second._try(quiet)  # noqa: SLF001 - as above
-            assert not await first._try(quiet)  # noqa: SLF001 - as above
-            told = await live.get(f"{PATH}/take-over", dict[str, Any])
-            assert (told["spec"]["holderIdentity"], told["spec"]["leaseTransitions"]) == ("second", 1)
+            assert await second._try_to_lead(quiet)  # noqa: SLF001 - as above
+            assert not await first._try_to_lead(quiet)  # noqa: SLF001 - as above
+            lease = await live.get(f"{PATH}/take-over", dict[str, Any])
+            assert (lease["spec"]["holderIdentity"], lease["spec"]["leaseTransitions"]) == ("second", 1)
 
     asyncio.run(run())
 
@@ -61,8 +61,8 @@ def test_a_lease_that_is_renewed_is_never_taken(api_server: Path, clock: Clock) 
         async with kube.connect(str(api_server)) as live:
             first, second = (Election(live, "default", "renewed", who) for who in ("first", "second"))
             for _ in range(5):
-                assert await first._try(quiet)  # noqa: SLF001 - as above
-                assert not await second._try(quiet)  # noqa: SLF001 - as above
+                assert await first._try_to_lead(quiet)  # noqa: SLF001 - as above
+                assert not await second._try_to_lead(quiet)  # noqa: SLF001 - as above
                 clock.now += DEADLINE_SECONDS - 1
                 assert first.leads
 
@@ -73,10 +73,10 @@ def test_a_lease_that_is_given_up_is_free_at_once(api_server: Path) -> None:
     async def run() -> None:
         async with kube.connect(str(api_server)) as live:
             first, second = (Election(live, "default", "given-up", who) for who in ("first", "second"))
-            await first.win(quiet)
+            await first.wait_until_leading(quiet)
             await first.release()
             assert not first.leads
-            await second.win(quiet)
+            await second.wait_until_leading(quiet)
             assert second.leads
 
     asyncio.run(run())
@@ -86,7 +86,10 @@ def test_a_lease_that_is_given_up_is_free_at_once(api_server: Path) -> None:
     ("error", "says"),
     [
         (UnreachableError("nobody there"), "nobody there"),
-        (ApiRefusedError(429, "TooManyRequests", "busy", "x"), "leases cannot be had: x: busy (429 TooManyRequests)"),
+        (
+            ApiRefusedError(429, "TooManyRequests", "busy", "x"),
+            "cannot acquire the Lease: x: busy (429 TooManyRequests)",
+        ),
     ],
     ids=["away", "busy"],
 )
@@ -96,11 +99,11 @@ def test_an_api_server_that_is_away_or_busy_for_a_moment_costs_nobody_the_lead(
     async def run() -> None:
         async with kube.connect(str(api_server)) as live:
             only = Election(live, "default", f"moment-{len(says)}", "only")
-            await only.win(quiet)
+            await only.wait_until_leading(quiet)
             only._client = _Away(error)  # noqa: SLF001 - the server goes away
-            told: list[str] = []
-            assert not await only._try(told.append)  # noqa: SLF001 - as above
-            assert (only.leads, told) == (True, [says])
+            holders: list[str] = []
+            assert not await only._try_to_lead(holders.append)  # noqa: SLF001 - as above
+            assert (only.leads, holders) == (True, [says])
             clock.now += DEADLINE_SECONDS
             assert not only.leads
 
@@ -112,7 +115,7 @@ class _Away(Client):
         """No connection at all, or a server that is busy."""
         self._error = error
 
-    async def get(self, path: str, shape: type[Any], **params: str) -> Any:
+    async def get(self, path: str, model: type[Any], **params: str) -> Any:
         """Nobody answers, or not now."""
-        del path, shape, params
+        del path, model, params
         raise self._error

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -17,7 +17,7 @@ from trackbed.cluster.api.errors import ApiRefusedError, KubeError, UnreachableE
 from trackbed.cluster.api.metadata import ObjectMetadata
 from trackbed.cluster.api.reflector import Reflector
 
-SECONDS = 10.0
+SECONDS = 60.0
 MAPS = "/api/v1/namespaces/reflected/configmaps"
 
 
@@ -36,10 +36,10 @@ class Map(msgspec.Struct, frozen=True):
 class Kept:
     """A reflector at work, and a way to wait for what it holds."""
 
-    def __init__(self, live: Client, path: str, **more: Any) -> None:
+    def __init__(self, live: Client, path: str, **options: Any) -> None:
         self.changed = asyncio.Event()
-        self.told: list[str] = []
-        self.reflector = Reflector(live, path, Map, self.changed.set, **more)
+        self.messages: list[str] = []
+        self.reflector = Reflector(live, path, Map, self.changed.set, **options)
 
     async def until(self, names: set[str]) -> None:
         """Wait until exactly these are kept."""
@@ -49,19 +49,19 @@ class Kept:
                 self.changed.clear()
 
 
-def watched(live: Client, path: str, act: Callable[[Kept], Awaitable[None]], **more: Any) -> list[str]:
+def watched(live: Client, path: str, act: Callable[[Kept], Awaitable[None]], **options: Any) -> list[str]:
     """Do something beside a reflector; what it told."""
 
     async def run() -> list[str]:
         async with live:
-            kept = Kept(live, path, **more)
-            work = asyncio.create_task(kept.reflector.run(kept.told.append))
+            kept = Kept(live, path, **options)
+            work = asyncio.create_task(kept.reflector.run(kept.messages.append))
             try:
                 await act(kept)
             finally:
                 work.cancel()
                 await asyncio.gather(work, return_exceptions=True)
-            return kept.told
+            return kept.messages
 
     return asyncio.run(run())
 
@@ -82,16 +82,16 @@ class Scripted(Client):
         return
 
     async def iter_pages(
-        self, path: str, shape: type[Any], params: Mapping[str, str], accept: str = ""
+        self, path: str, model: type[Any], params: Mapping[str, str], accept: str = ""
     ) -> AsyncIterator[Any]:
         """The next list of names."""
         del path, params, accept
         names = self._next()
         items = [{"metadata": {"name": name, "resourceVersion": "5"}} for name in names]
-        told = {"metadata": {"resourceVersion": "10"}, "items": items}
-        yield msgspec.json.decode(msgspec.json.encode(told), type=shape)
+        listing = {"metadata": {"resourceVersion": "10"}, "items": items}
+        yield msgspec.json.decode(msgspec.json.encode(listing), type=model)
 
-    async def iter_lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[bytes]:
+    async def iter_lines(self, path: str, params: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
         """The next stream."""
         del path
         self.versions.append(params["resourceVersion"])
@@ -109,7 +109,7 @@ class Scripted(Client):
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reflector, "compute_pause", lambda _: 0.0)
+    monkeypatch.setattr(reflector, "compute_backoff", lambda _: 0.0)
 
 
 GONE = b'{"type": "ERROR", "object": {"code": 410, "message": "too old"}}'
@@ -138,8 +138,8 @@ def test_a_bookmark_moves_the_version_on() -> None:
 
 def test_what_is_no_event_is_told_and_outlived() -> None:
     live = Scripted(["a"], *([[b"garbage"]] * 6), ["a", "b"])
-    told = watched(live, "x", lambda kept: kept.until({"a", "b"}))
-    assert "the server's answer is not what Kubernetes answers" in told[0]
+    lists = watched(live, "x", lambda kept: kept.until({"a", "b"}))
+    assert "the server's answer is not what Kubernetes answers" in lists[0]
 
 
 def test_an_optional_kind_that_may_not_be_read_is_done_without_and_told_of_once() -> None:
@@ -149,8 +149,8 @@ def test_an_optional_kind_that_may_not_be_read_is_done_without_and_told_of_once(
         await kept.reflector.synced.wait()
         await kept.until({"a"})
 
-    told = watched(Scripted(no, no, no, ["a"]), "/apis/g/v1/x", act, optional=True)
-    assert told == ["goes on without /apis/g/v1/x: x: list is not allowed (403 Forbidden)"]
+    lists = watched(Scripted(no, no, no, ["a"]), "/apis/g/v1/x", act, optional=True)
+    assert lists == ["continues without /apis/g/v1/x: x: list is not allowed (403 Forbidden)"]
 
 
 def test_a_kind_that_may_be_listed_and_not_watched_is_listed_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,9 +161,16 @@ def test_a_kind_that_may_be_listed_and_not_watched_is_listed_ever_more_seldom(mo
         pauses.append(troubles)
         return 0.0
 
-    monkeypatch.setattr(reflector, "compute_pause", at_once)
+    monkeypatch.setattr(reflector, "compute_backoff", at_once)
     watched(Scripted(["a"], no, ["a"], no, ["a"], no, ["b"]), "/apis/g/v1/x", lambda k: k.until({"b"}), optional=True)
     assert pauses == [1, 2, 3]
+
+
+def test_a_server_that_is_busy_for_a_moment_is_asked_again_and_one_that_stays_busy_is_reported() -> None:
+    busy = ApiRefusedError(429, "TooManyRequests", "storage is (re)initializing", "x")
+    assert watched(Scripted(*[busy] * 8, ["a"]), "x", lambda kept: kept.until({"a"})) == []
+    reports = watched(Scripted(*[busy] * 9, ["a"]), "x", lambda kept: kept.until({"a"}))
+    assert reports == ["x: storage is (re)initializing (429 TooManyRequests)"]
 
 
 def test_rights_that_are_lost_for_a_moment_leave_what_was_read() -> None:
@@ -171,7 +178,7 @@ def test_rights_that_are_lost_for_a_moment_leave_what_was_read() -> None:
 
     async def act(kept: Kept) -> None:
         await kept.until({"a"})
-        while not kept.told:
+        while not kept.messages:
             await kept.until({"a"})
             await asyncio.sleep(0)
         await kept.until({"a", "b"})
@@ -193,8 +200,37 @@ def test_a_write_is_seen_at_once_and_an_old_one_never() -> None:
     watched(Scripted(["a"], [b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "10"}}}']), "x", act)
 
 
+def test_a_write_that_returned_something_else_is_an_error_of_the_server() -> None:
+    kept = Reflector(Scripted(), "x", Map, lambda: None)
+    with pytest.raises(KubeError, match="x: the server's answer is not what Kubernetes answers"):
+        kept.record_write({"kind": "Status"})
+
+
+def test_a_stream_is_closed_before_the_next_list() -> None:
+    class Open(Scripted):
+        streams = 0
+        listed_beside: ClassVar[list[int]] = []
+
+        async def iter_pages(self, *parameters: Any, **fields: Any) -> AsyncIterator[Any]:
+            self.listed_beside.append(self.streams)
+            async for page in super().iter_pages(*parameters, **fields):
+                yield page
+
+        async def iter_lines(self, *parameters: Any) -> AsyncGenerator[bytes, None]:
+            self.streams += 1
+            try:
+                async for line in super().iter_lines(*parameters):
+                    yield line
+            finally:
+                self.streams -= 1
+
+    live = Open(["a"], [GONE, GONE], ["b"])
+    watched(live, "x", lambda kept: kept.until({"b"}))
+    assert live.listed_beside == [0, 0]
+
+
 def test_a_real_servers_objects_are_followed_page_by_page(api_server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kube, "PAGE", 2)
+    monkeypatch.setattr(kube, "PAGE_SIZE", 2)
 
     async def act(kept: Kept) -> None:
         async with kube.connect(str(api_server)) as other:

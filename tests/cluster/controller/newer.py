@@ -13,7 +13,7 @@ import httpx2 as httpx
 from trackbed.cli.main import main
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.controller import slices
-from trackbed.cluster.controller.stage import Slice
+from trackbed.cluster.controller.stage import PlanSlice
 from trackbed.fabric.plan.plan import NodePlan
 
 WORDS = "newer-"
@@ -22,7 +22,7 @@ _CONDITION = {"type": "Further", "status": "True", "reason": "Newer", "lastTrans
 _build_slice, _request = slices._build_slice, Client.request  # noqa: SLF001 - to play another version is to be another one within
 
 
-def _prefix_digest(node: NodePlan) -> Slice:
+def _prefix_digest(node: NodePlan) -> PlanSlice:
     node_slice = _build_slice(node)
     return node_slice._replace(digest=WORDS + node_slice.digest)
 

@@ -13,18 +13,26 @@ from hypothesis import strategies as st
 
 from trackbed.cluster.controller.decide import Decision, decide
 from trackbed.cluster.controller.objects import CORDONED, PREPARING_SINCE, NodeObject, RailNode
-from trackbed.cluster.controller.stage import IN_PROGRESS, Rules, Slice, Stage, Standing, WaveRules, find_stage
+from trackbed.cluster.controller.stage import (
+    IN_PROGRESS,
+    NodeSnapshot,
+    PlanSlice,
+    RolloutRules,
+    Stage,
+    WaveRules,
+    find_stage,
+)
 from trackbed.cluster.resources.railnode import PAUSED, RETRY, TAINT
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-RULES = Rules("train", 1, 2, 1, 1, 2, 3600, 3600, 7200, WaveRules(2, 1))
+RULES = RolloutRules("train", 1, 2, 1, 1, 2, 3600, 3600, 7200, WaveRules(2, 1))
 
 
-def rail(**given: object) -> RailNode:
+def rail(**fields: object) -> RailNode:
     """A RailNode as its JSON would be read; keys with a dot go below."""
-    spec = {"fabric": "train", "slot": 0, "planHash": "new"}
+    spec: dict[str, object] = {"fabric": "train", "slot": 0, "planHash": "new", "mayRepair": True}
     status: dict[str, object] = {"observedHash": "new", "boot": "first"}
-    prepared = given.pop("prepared", "Differs")
+    prepared = fields.pop("prepared", "Differs")
     status["conditions"] = [
         {
             "type": "Prepared",
@@ -33,9 +41,9 @@ def rail(**given: object) -> RailNode:
             "message": "m",
         }
     ]
-    annotations = given.pop("annotations", {})
-    status["firmware"] = given.pop("differsInFirmware", False)
-    for key, value in given.items():
+    annotations = fields.pop("annotations", {})
+    status["firmware"] = fields.pop("differsInFirmware", False)
+    for key, value in fields.items():
         (status if key in {"observedHash", "boot", "needsReboot"} else spec)[key] = value
     metadata = {"name": "n0", "resourceVersion": "1", "annotations": annotations}
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, RailNode)
@@ -51,7 +59,7 @@ def node(*marks: str, begun: bool = False, ready: bool = True, cordoned: bool = 
 
 HOUR, HALF = timedelta(hours=1, seconds=1), timedelta(minutes=31)
 STAMP = START.strftime("%Y-%m-%dT%H:%M:%SZ")
-WANTED = Slice(0, 0, "new")
+WANTED = PlanSlice(0, 0, "new")
 
 
 @pytest.mark.parametrize(
@@ -68,6 +76,8 @@ WANTED = Slice(0, 0, "new")
         (WANTED, rail(prepared="AsPlanned", mayChange=True), node(), START, Stage.FINISHING, ""),
         (WANTED, rail(prepared="AsPlanned", observedHash="old"), node(), START, Stage.CHECKING, ""),
         (WANTED, rail(), node(), START, Stage.WAITING, "m"),
+        (WANTED, rail(prepared="DoesNotFit"), node(), START, Stage.HELD,
+         "the plan does not fit it: m; correct the Fabric, or apply it all the same: kubectl annotate --overwrite "),
         (WANTED, rail(), node(ready=False), START, Stage.HELD, "its kubelet is not ready; m"),
         (WANTED, rail(), node(cordoned=True), START, Stage.HELD, "somebody has cordoned it; m"),
         (WANTED, rail(), node(PAUSED), START, Stage.HELD, "somebody has paused it; m"),
@@ -100,16 +110,34 @@ WANTED = Slice(0, 0, "new")
     ],
 )  # fmt: skip
 def test_where_a_node_stands(  # noqa: PLR0913, PLR0917 - a row has these cells
-    wanted: Slice | None, rail_: RailNode | None, node_: NodeObject | None, at: datetime, expected: Stage, why: str
+    wanted: PlanSlice | None, rail_: RailNode | None, node_: NodeObject | None, at: datetime, expected: Stage, why: str
 ) -> None:
-    found, told = find_stage(Standing("n0", wanted, rail_, node_), RULES, at)
-    assert found is expected
-    assert told.startswith(why)
+    stage, reason = find_stage(NodeSnapshot("n0", wanted, rail_, node_), RULES, at)
+    assert stage is expected
+    assert reason.startswith(why)
+
+
+def test_a_plan_that_does_not_fit_begins_once_the_fabric_allows_removals() -> None:
+    rules = msgspec.structs.replace(RULES, allow_removal=True)
+    snapshot = NodeSnapshot("n0", WANTED, rail(prepared="DoesNotFit"), node())
+    assert decide([snapshot], RULES, START).moves == ()
+    _, message = find_stage(snapshot, RULES, START)
+    assert message.endswith("kubectl annotate --overwrite fabric train trackbed.dev/allow-removal=1")
+    assert decide([snapshot], rules, START).moves == (("begin", "n0"),)
 
 
 def test_a_node_that_was_cordoned_by_the_controller_is_not_held() -> None:
     held = node(CORDONED, cordoned=True, begun=True)
-    assert find_stage(Standing("n0", WANTED, rail(), held), RULES, START)[0] is Stage.DRAINING
+    assert find_stage(NodeSnapshot("n0", WANTED, rail(), held), RULES, START)[0] is Stage.DRAINING
+
+
+@pytest.mark.parametrize(("has_pods", "moves"), [(False, (("drain", "n0"),)), (True, ())])
+def test_a_node_fails_by_its_deadline_for_good_only_if_pods_are_on_it(
+    has_pods: bool, moves: tuple[tuple[str, str], ...]
+) -> None:
+    late = node(f"{PREPARING_SINCE}={STAMP}", begun=True)
+    decision = decide([NodeSnapshot("n0", WANTED, rail(), late, has_pods=has_pods)], RULES, START + HOUR)
+    assert (decision.nodes[0].stage, decision.moves) == (Stage.FAILED, moves)
 
 
 OTHERS = "NodeMaintenance disk has it in maintenance (broken)"
@@ -136,27 +164,71 @@ OTHERS = "NodeMaintenance disk has it in maintenance (broken)"
     ],
 )  # fmt: skip
 def test_a_node_that_others_have_in_maintenance_ends_its_step_and_goes_no_further(  # noqa: PLR0913, PLR0917 - a row
-    wanted: Slice | None, rail_: RailNode, node_: NodeObject, at: datetime, expected: Stage, why: str
+    wanted: PlanSlice | None, rail_: RailNode, node_: NodeObject, at: datetime, expected: Stage, why: str
 ) -> None:
-    found, told = find_stage(Standing("n0", wanted, rail_, node_, maintenance=OTHERS), RULES, at)
-    assert found is expected
-    assert told.startswith(why)
+    stage, reason = find_stage(NodeSnapshot("n0", wanted, rail_, node_, maintenance=OTHERS), RULES, at)
+    assert stage is expected
+    assert reason.startswith(why)
 
 
 def test_a_node_that_drains_when_others_are_done_has_its_full_time_again() -> None:
     late = node(f"{PREPARING_SINCE}={STAMP}", begun=True)
-    one = Standing("n0", WANTED, rail(), late, maintenance=OTHERS)
-    assert decide([one], RULES, START + HOUR).moves == (("begin", "n0"),), "which stamps it anew"
+    snapshot = NodeSnapshot("n0", WANTED, rail(), late, maintenance=OTHERS)
+    assert decide([snapshot], RULES, START + HOUR).moves == (("begin", "n0"),), "which stamps it anew"
 
 
 def test_a_reboot_that_waited_longer_than_a_node_may_take_is_allowed_in_the_end() -> None:
-    one = Standing("n0", WANTED, rail(mayChange=True, needsReboot=True, changingSince=STAMP), node(begun=True))
-    assert decide([one], RULES, START + HOUR).moves == (("reboot", "n0"),)
+    snapshot = NodeSnapshot("n0", WANTED, rail(mayChange=True, needsReboot=True, changingSince=STAMP), node(begun=True))
+    assert decide([snapshot], RULES, START + HOUR).moves == (("reboot", "n0"),)
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("Drifted", "drifted, and not repaired in place while it is paused or under maintenance: m"),
+        ("NotRepaired", "drifted, and the repair in place failed; its agent tries again: m"),
+        ("ByHand", "not drained for what only a person can change: m"),
+        ("Contested", "another program sets it: m"),
+    ],
+)
+def test_a_node_is_not_drained_for_what_no_drain_would_mend(reason: str, message: str) -> None:
+    snapshot = NodeSnapshot("n0", WANTED, rail(prepared=reason), node())
+    assert find_stage(snapshot, RULES, START) == (Stage.HELD, message)
+    assert decide([snapshot], replace_rules(canary=0), START).moves == ()
+    retried = NodeSnapshot("n0", WANTED, rail(prepared=reason, annotations={RETRY: ""}), node())
+    assert decide([retried], RULES, START).moves == (("retry", "n0"),)
+
+
+@pytest.mark.parametrize(
+    ("rail_", "node_", "paused", "maintenance", "moves"),
+    [
+        (rail(prepared="AsPlanned", mayRepair=False), node(), False, "", [("permit", "n0")]),
+        (rail(prepared="AsPlanned"), node(), False, "", []),
+        (rail(prepared="AsPlanned"), node(), True, "", [("permit", "n0")]),
+        (rail(prepared="AsPlanned"), node(PAUSED), False, "", [("permit", "n0")]),
+        (rail(prepared="AsPlanned", annotations={PAUSED: ""}), node(), False, "", [("permit", "n0")]),
+        (rail(prepared="AsPlanned"), node(), False, "maintenance", [("permit", "n0")]),
+        (rail(prepared="AsPlanned", mayRepair=False), node(), True, "", []),
+        (rail(prepared="Drifted", mayRepair=False), node(), False, "", [("permit", "n0")]),
+        (rail(fabric="other", mayRepair=False), node(), False, "", []),
+    ],
+    ids=["sound", "permitted", "paused Fabric", "paused Node", "paused RailNode", "maintenance", "still paused",
+         "drifted before", "another Fabric's"],
+)  # fmt: skip
+def test_drift_may_be_repaired_unless_somebody_paused_it_or_works_there(
+    rail_: RailNode,
+    node_: NodeObject,
+    paused: bool,
+    maintenance: str,
+    moves: list[tuple[str, str]],
+) -> None:
+    snapshot = NodeSnapshot("n0", WANTED, rail_, node_, maintenance=maintenance)
+    assert list(decide([snapshot], replace_rules(paused=paused), START).moves) == moves
 
 
 def test_a_taint_that_somebody_took_away_comes_back() -> None:
-    one = Standing("n0", WANTED, rail(mayChange=True), node())
-    assert decide([one], RULES, START).moves == (("guard", "n0"),)
+    snapshot = NodeSnapshot("n0", WANTED, rail(mayChange=True), node())
+    assert decide([snapshot], RULES, START).moves == (("guard", "n0"),)
 
 
 @dataclass(slots=True)
@@ -164,7 +236,7 @@ class Simulated:
     """A node, its host and its pods, all of whose states change by themselves or by a move."""
 
     name: str
-    own: Slice
+    piece: PlanSlice
     needs_reboot: bool = False
     fails: bool = False
     flash: bool = False
@@ -183,11 +255,12 @@ class Simulated:
     may_reboot: str = ""
     reboots: int = 0
     changed: int = 0
+    may_repair: bool = False
     boot: int = 1
     rebooted: str = ""
     changes: list[str] = field(default_factory=list)
 
-    def standing(self) -> Standing:
+    def snapshot(self) -> NodeSnapshot:
         """The node as a controller sees it."""
         reason = "AsPlanned"
         needs = False
@@ -196,13 +269,14 @@ class Simulated:
             if self.may_change and self.fails:
                 reason = "Failed"
             needs = self.may_change and self.needs_reboot and self.rebooted != self.observed and not self.fails
-        spec = {"slot": self.own.slot, "planHash": self.sent, "mayChange": self.may_change, "reboots": self.reboots}
-        more = {"mayReboot": self.may_reboot, "changedGeneration": self.changed, "firmware": self.in_wave}
-        more["differsInFirmware"] = self.flash and self.applied != self.observed
+        spec = {"slot": self.piece.slot, "planHash": self.sent, "mayChange": self.may_change, "reboots": self.reboots}
+        rail_spec = {"mayReboot": self.may_reboot, "changedGeneration": self.changed, "firmware": self.in_wave}
+        rail_spec["mayRepair"] = self.may_repair
+        rail_spec["differsInFirmware"] = self.flash and self.applied != self.observed
         status = {"observedHash": self.observed, "boot": f"b{self.boot}", "needsReboot": needs}
-        made = rail(prepared=reason, **spec, **more, **status) if self.exists else None
+        made = rail(prepared=reason, **spec, **rail_spec, **status) if self.exists else None
         held = OTHERS if self.others else ""
-        return Standing(self.name, self.own, made, node(begun=self.begun, ready=self.ready), maintenance=held)
+        return NodeSnapshot(self.name, self.piece, made, node(begun=self.begun, ready=self.ready), maintenance=held)
 
     def agent(self) -> None:
         """What the node's agent does when it gets round to it."""
@@ -220,12 +294,14 @@ class Simulated:
         self.applied = self.sent
         self.changes.append(self.sent)
 
-    def move(self, verb: str, rules: Rules) -> None:
+    def move(self, verb: str, rules: RolloutRules) -> None:
         """What the controller does."""
         if verb == "create":
-            self.exists, self.sent = True, self.own.digest
+            self.exists, self.sent = True, self.piece.digest
         elif verb == "send":
-            self.sent = self.own.digest
+            self.sent = self.piece.digest
+        elif verb == "permit":
+            self.may_repair = not self.may_repair
         elif verb in {"begin", "guard"}:
             self.begun = True
         elif verb == "drain":
@@ -243,7 +319,7 @@ class Simulated:
 
 
 def unavailable(nodes: list[Simulated]) -> int:
-    return sum(one.begun or not one.ready or one.others for one in nodes)
+    return sum(node.begun or not node.ready or node.others for node in nodes)
 
 
 @given(st.data())
@@ -253,7 +329,7 @@ def test_whatever_happens_no_more_than_allowed_are_begun_and_all_come_to_their_e
     nodes = [
         Simulated(
             f"n{i}",
-            Slice(i, i // 4, "p1"),
+            PlanSlice(i, i // 4, "p1"),
             needs_reboot=data.draw(st.booleans()),
             flash=data.draw(st.booleans()),
             pods=draw(st.integers(0, 2)),
@@ -274,23 +350,23 @@ def test_whatever_happens_no_more_than_allowed_are_begun_and_all_come_to_their_e
             chosen.others = not chosen.others
         else:
             turn(nodes, rules, only=chosen.name if event == "part" else None)
-    for one in nodes:
-        one.ready, one.others = True, False
+    for member in nodes:
+        member.ready, member.others = True, False
     for _ in range(count * 30):
         turn(nodes, rules)
-        for one in nodes:
-            one.agent()
-    assert [one.applied for one in nodes] == ["p1"] * count
-    assert not any(one.begun or one.may_change for one in nodes)
-    assert all(one.changes == ["p1"] for one in nodes), "once each"
-    assert all(one.boot == 1 + one.needs_reboot for one in nodes)
+        for member in nodes:
+            member.agent()
+    assert [node.applied for node in nodes] == ["p1"] * count
+    assert not any(node.begun or node.may_change for node in nodes)
+    assert all(node.changes == ["p1"] for node in nodes), "once each"
+    assert all(node.boot == 1 + node.needs_reboot for node in nodes)
 
 
-def turn(nodes: list[Simulated], rules: Rules, only: str | None = None) -> Decision:
+def turn(nodes: list[Simulated], rules: RolloutRules, only: str | None = None) -> Decision:
     """One look of a controller; one that is killed while it acts does a part only."""
     before = unavailable(nodes)
-    decision = decide([one.standing() for one in nodes], rules, START)
-    named = {one.name: one for one in nodes}
+    decision = decide([node.snapshot() for node in nodes], rules, START)
+    named = {node.name: node for node in nodes}
     for verb, name in decision.moves:
         if only in {None, name}:
             named[name].move(verb, rules)
@@ -299,25 +375,27 @@ def turn(nodes: list[Simulated], rules: Rules, only: str | None = None) -> Decis
     return decision
 
 
-def _check_waves(decision: Decision, fresh: list[Simulated], rules: Rules, before: int) -> None:
+def _check_waves(decision: Decision, fresh: list[Simulated], rules: RolloutRules, before: int) -> None:
     """Nodes of one wave begin while none of the other changes; those of the firmware wave within its own bound."""
     if not fresh:
         return
     wave = fresh[0].flash
-    assert {one.flash for one in fresh} == {wave}
-    assert not any(one.stage in IN_PROGRESS and one.firmware is not wave for one in decision.nodes)
+    assert {outcome.flash for outcome in fresh} == {wave}
+    assert not any(node.stage in IN_PROGRESS and node.is_in_firmware_wave is not wave for node in decision.nodes)
     if wave:
         assert before + len(fresh) <= rules.firmware.max_unavailable
-        assert not any(one.stage is Stage.WAITING and not one.firmware for one in decision.nodes)
+        assert not any(node.stage is Stage.WAITING and not node.is_in_firmware_wave for node in decision.nodes)
 
 
-def replace_rules(**changes: object) -> Rules:
+def replace_rules(**changes: object) -> RolloutRules:
     return msgspec.structs.replace(RULES, **changes)
 
 
-def world(count: int, **changes: object) -> tuple[list[Simulated], Rules]:
+def world(count: int, **changes: object) -> tuple[list[Simulated], RolloutRules]:
     """Nodes that wait for their turn."""
-    nodes = [Simulated(f"n{i}", Slice(i, i // 4, "p1"), exists=True, sent="p1", observed="p1") for i in range(count)]
+    nodes = [
+        Simulated(f"n{i}", PlanSlice(i, i // 4, "p1"), exists=True, sent="p1", observed="p1") for i in range(count)
+    ]
     return nodes, replace_rules(**changes)
 
 
@@ -338,8 +416,8 @@ def test_a_unit_comes_to_its_end_before_the_next_begins() -> None:
     nodes, rules = world(8, max_unavailable=8, canary=0)
     assert begun(turn(nodes, rules)) == ["n0", "n1", "n2", "n3"]
     turn(nodes, rules)
-    for one in nodes[:3]:
-        one.agent()
+    for node in nodes[:3]:
+        node.agent()
     assert begun(turn(nodes, rules)) == []
     nodes[3].agent()
     turn(nodes, rules)
@@ -361,8 +439,8 @@ def test_nodes_that_others_have_in_maintenance_count() -> None:
 def test_no_room_for_anybody_is_told_with_who_takes_it() -> None:
     nodes, rules = world(4, max_unavailable=1, canary=0, max_failures=4)
     nodes[2].ready = False
-    told = turn(nodes, rules).halt_reason
-    assert told == "1 node unavailable, 1 may be (rollout.maxUnavailable): n2 is Held: its kubelet is not ready; m"
+    reason = turn(nodes, rules).halt_reason
+    assert reason == "1 node unavailable, 1 may be (rollout.maxUnavailable): n2 is Held: its kubelet is not ready; m"
     nodes[2].ready = True
     assert begun(turn(nodes, rules)) == ["n0"]
     assert turn(nodes, rules).halt_reason == "", "what has begun makes room by itself"
@@ -382,15 +460,15 @@ def test_a_failed_canary_stops_everything_and_says_why() -> None:
 
 def test_one_failure_too_many_stops_what_has_not_begun() -> None:
     nodes, rules = world(8, max_unavailable=3, canary=0, max_failures=1)
-    for one in nodes[:2]:
-        one.fails = True
+    for member in nodes[:2]:
+        member.fails = True
     for _ in range(3):
         turn(nodes, rules)
-        for one in nodes:
-            one.agent()
+        for member in nodes:
+            member.agent()
     decision = turn(nodes, rules)
     assert decision.halt_reason.startswith("2 nodes failed, 1 may (rollout.maxFailures): n0: ")
-    assert [one.applied for one in nodes[2:4]] == ["p1", "old"], "n2 had begun"
+    assert [node.applied for node in nodes[2:4]] == ["p1", "old"], "n2 had begun"
 
 
 def test_a_pause_lets_what_has_begun_come_to_its_end() -> None:
@@ -399,39 +477,39 @@ def test_a_pause_lets_what_has_begun_come_to_its_end() -> None:
     paused = msgspec.structs.replace(rules, paused=True)
     for _ in range(4):
         decision = turn(nodes, paused)
-        for one in nodes:
-            one.agent()
+        for member in nodes:
+            member.agent()
     assert decision.halt_reason == "paused: rollout.paused, or annotation trackbed.dev/paused"
-    assert [one.applied for one in nodes] == ["p1", "p1", "old", "old"]
+    assert [node.applied for node in nodes] == ["p1", "p1", "old", "old"]
 
 
 def test_a_node_that_may_have_begun_counts_and_is_not_begun_again() -> None:
     nodes, rules = world(4, max_unavailable=2, canary=0)
-    standings = [one.standing()._replace(uncertain=one.name == "n0") for one in nodes]
-    assert begun(decide(standings, rules, START)) == ["n1"]
+    snapshots = [node.snapshot()._replace(uncertain=node.name == "n0") for node in nodes]
+    assert begun(decide(snapshots, rules, START)) == ["n1"]
 
 
-def through(nodes: list[Simulated], rules: Rules, turns: int) -> list[list[str]]:
+def through(nodes: list[Simulated], rules: RolloutRules, turns: int) -> list[list[str]]:
     """Who begins at each of so many turns, while agents do their work."""
-    found = []
+    stages = []
     for _ in range(turns):
-        found.append(begun(turn(nodes, rules)))
-        for one in nodes:
-            one.agent()
-    return [names for names in found if names]
+        stages.append(begun(turn(nodes, rules)))
+        for node in nodes:
+            node.agent()
+    return [names for names in stages if names]
 
 
 def test_nodes_whose_firmware_differs_come_last_and_with_canaries_of_their_own() -> None:
     nodes, rules = world(6, max_unavailable=2, canary=0)
-    for one in nodes[:3]:
-        one.flash = True
+    for node in nodes[:3]:
+        node.flash = True
     assert through(nodes, rules, 20) == [["n3"], ["n4", "n5"], ["n0"], ["n1", "n2"]]
 
 
 def test_how_far_the_firmware_wave_is_is_told_while_it_is_on() -> None:
     nodes, rules = world(4, max_unavailable=2, canary=0)
-    for one in nodes[1:]:
-        one.flash = True
+    for node in nodes[1:]:
+        node.flash = True
     assert turn(nodes, rules).wave_progress == "", "n0 comes first"
     through(nodes, rules, 3)
     assert turn(nodes, rules).wave_progress == "firmware wave: 0 of 3 nodes"
@@ -443,8 +521,8 @@ def test_how_far_the_firmware_wave_is_is_told_while_it_is_on() -> None:
 
 def test_a_node_that_joins_during_the_firmware_wave_waits_for_what_has_begun() -> None:
     nodes, rules = world(4, max_unavailable=3, canary=0, firmware=WaveRules(1, 0))
-    for one in nodes[1:]:
-        one.flash = True
+    for node in nodes[1:]:
+        node.flash = True
     nodes[0].applied = "p1"
     assert begun(turn(nodes, rules)) == ["n1"]
     nodes[0].applied = "old"
@@ -455,8 +533,8 @@ def test_a_node_that_joins_during_the_firmware_wave_waits_for_what_has_begun() -
 
 def test_the_first_failure_of_the_firmware_wave_halts_it_and_nothing_else() -> None:
     nodes, rules = world(4, max_unavailable=3, canary=0, max_failures=3, firmware=WaveRules(2, 0))
-    for one in nodes[1:]:
-        one.flash = True
+    for node in nodes[1:]:
+        node.flash = True
     nodes[0].applied, nodes[1].fails = "p1", True
     assert through(nodes, rules, 6) == [["n1", "n2"]]
     decision = turn(nodes, rules)
@@ -494,8 +572,8 @@ def test_the_firmware_wave_says_whose_limit_it_is() -> None:
     nodes, rules = world(3, max_unavailable=2, canary=0, firmware=WaveRules(1, 0))
     nodes[0].flash = nodes[1].flash = True
     nodes[2].ready = False
-    told = turn(nodes, rules).halt_reason
-    assert told.startswith("1 node unavailable, 1 may be (rollout.firmware.maxUnavailable): n2 is Held")
+    reason = turn(nodes, rules).halt_reason
+    assert reason.startswith("1 node unavailable, 1 may be (rollout.firmware.maxUnavailable): n2 is Held")
 
 
 def test_the_simulation_would_notice_a_change_under_pods() -> None:

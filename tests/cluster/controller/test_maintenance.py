@@ -12,12 +12,12 @@ from trackbed_lab.kubernetes import crds
 from trackbed_lab.kubernetes.agents import Agents
 from trackbed_lab.kubernetes.blocking import connect
 
-from tests.api_server import crds_folder
+from tests.api_server import crds_folder, needs_crds
 from tests.cluster.controller.test_run import Ground, kubeconfig, scene
 from trackbed.cluster.api import client as kube
 from trackbed.cluster.api import reflector
 from trackbed.cluster.api.client import Client
-from trackbed.cluster.api.response import Object, decode
+from trackbed.cluster.api.response import Object, decode_json
 from trackbed.cluster.controller.maintenance import MEDIK8S, NVIDIA, Maintenance, NodeMaintenance
 from trackbed.cluster.controller.objects import RAILNODES
 from trackbed.cluster.resources.railnode import RETRY, TAINT
@@ -50,8 +50,8 @@ MEDIK8S_CRD: Object = {
 def told(**spec: str) -> str:
     """What is said of an object, as its JSON would be read."""
     metadata = {"name": "disk", "uid": "1-2", "resourceVersion": "7"}
-    one = {"metadata": metadata, "spec": {"nodeName": "n0", **spec}}
-    return decode(msgspec.json.encode(one), NodeMaintenance, "x").description
+    body = {"metadata": metadata, "spec": {"nodeName": "n0", **spec}}
+    return decode_json(msgspec.json.encode(body), NodeMaintenance, "x").description
 
 
 def test_the_object_and_what_it_is_for_are_named() -> None:
@@ -63,11 +63,11 @@ def test_the_object_and_what_it_is_for_are_named() -> None:
 def test_an_object_that_names_no_node_holds_none() -> None:
     metadata = {"name": "odd", "uid": "1-3", "resourceVersion": "7"}
     odd = [{"metadata": metadata}, {"metadata": metadata, "spec": {}}]
-    seen = [decode(msgspec.json.encode(one), NodeMaintenance, "x").spec.node for one in odd]
-    assert seen == ["", ""]
+    nodes = [decode_json(msgspec.json.encode(body), NodeMaintenance, "x").spec.node for body in odd]
+    assert nodes == ["", ""]
     known = Maintenance(cast("Client", None), lambda: None)
-    known.reflectors[0].objects = {"1-3": decode(msgspec.json.encode(odd[0]), NodeMaintenance, "x")}
-    assert known.list_nodes() == {}
+    known.reflectors[0].objects = {"1-3": decode_json(msgspec.json.encode(odd[0]), NodeMaintenance, "x")}
+    assert known.describe_nodes() == {}
 
 
 async def _until(holds: Callable[[], bool]) -> None:
@@ -94,28 +94,29 @@ async def _reason(live: Client, path: str, reason: str) -> None:
     await live.merge(f"{path}/same/status", {"status": {"conditions": [stamped]}})
 
 
+@needs_crds
 @pytest.mark.slow
 def test_operators_may_be_installed_at_any_time(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reflector, "LONGEST_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(reflector, "MAX_BACKOFF_SECONDS", 0.1)
 
     async def run() -> None:
-        said: list[str] = []
+        messages: list[str] = []
         async with kube.connect(kubeconfig) as live, asyncio.TaskGroup() as group:
-            found = Maintenance(live, lambda: None)
-            work = [group.create_task(one.run(said.append)) for one in found.reflectors]
+            maintenance = Maintenance(live, lambda: None)
+            work = [group.create_task(reflector.run(messages.append)) for reflector in maintenance.reflectors]
             async with asyncio.timeout(SECONDS):
-                for one in found.reflectors:
-                    await one.synced.wait()
+                for reflector in maintenance.reflectors:
+                    await reflector.synced.wait()
             await asyncio.to_thread(_install, kubeconfig)
-            await _both(live, found)
+            await _both(live, maintenance)
             for task in work:
                 task.cancel()
-        assert said == []
+        assert messages == []
 
     asyncio.run(run())
 
 
-async def _both(live: Client, found: Maintenance) -> None:
+async def _both(live: Client, maintenance: Maintenance) -> None:
     """An object of the one operator, and two of the other with one name, of which one still waits."""
     await live.create(MEDIK8S, _medik8s("m0"))
     for node, reason in (("a", "Pending"), ("b", "Draining")):
@@ -123,12 +124,12 @@ async def _both(live: Client, found: Maintenance) -> None:
         path = NVIDIA.replace("nodemaintenances", f"namespaces/ns-{node}/nodemaintenances")
         await live.create(path, _nvidia(node, f"ns-{node}"))
         await _reason(live, path, reason)
-    await _until(lambda: set(found.list_nodes()) == {"m0", "b"})
-    assert found.list_nodes()["m0"] == "NodeMaintenance m0 has it in maintenance (NIC replacement)"
+    await _until(lambda: set(maintenance.describe_nodes()) == {"m0", "b"})
+    assert maintenance.describe_nodes()["m0"] == "NodeMaintenance m0 has it in maintenance (NIC replacement)"
     for node in ("a", "b"):
         await live.delete(NVIDIA.replace("nodemaintenances", f"namespaces/ns-{node}/nodemaintenances/same"))
     await live.delete(f"{MEDIK8S}/m0")
-    await _until(lambda: not found.list_nodes())
+    await _until(lambda: not maintenance.describe_nodes())
 
 
 def _install(kubeconfig: str) -> None:
@@ -137,6 +138,7 @@ def _install(kubeconfig: str) -> None:
         crds.install_crds(client, [MEDIK8S_CRD])
 
 
+@needs_crds
 @pytest.mark.slow
 def test_a_node_in_maintenance_is_left_alone_until_that_is_over(kubeconfig: str) -> None:
     _install(kubeconfig)
@@ -158,6 +160,7 @@ def test_a_node_in_maintenance_is_left_alone_until_that_is_over(kubeconfig: str)
     scene(kubeconfig, act)
 
 
+@needs_crds
 @pytest.mark.slow
 def test_a_node_that_has_begun_is_freed_when_others_are_done_with_it(kubeconfig: str) -> None:
     _install(kubeconfig)

@@ -12,7 +12,7 @@ from tests.cluster.controller.test_decide import RULES, WANTED, node, rail
 from trackbed.cluster.controller import metrics
 from trackbed.cluster.controller.decide import decide
 from trackbed.cluster.controller.objects import FabricObject
-from trackbed.cluster.controller.stage import Stage, Standing
+from trackbed.cluster.controller.stage import NodeSnapshot, Stage
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FABRIC = msgspec.convert(
@@ -30,13 +30,13 @@ def told(name: str, **labels: str) -> float | None:
 
 
 def look(*, paused: bool = False) -> None:
-    standings = [
-        Standing("n0", WANTED, rail(prepared="AsPlanned"), node()),
-        Standing("n1", WANTED, rail(), node(ready=False)),
-        Standing("n2", WANTED, rail(), node()),
+    snapshots = [
+        NodeSnapshot("n0", WANTED, rail(prepared="AsPlanned"), node()),
+        NodeSnapshot("n1", WANTED, rail(), node(ready=False)),
+        NodeSnapshot("n2", WANTED, rail(), node()),
     ]
     rules = msgspec.structs.replace(RULES, paused=paused)
-    metrics.record_decision(FABRIC, decide(standings, rules, NOW), rules)
+    metrics.record_decision(FABRIC, decide(snapshots, rules, NOW), rules)
 
 
 def test_nodes_are_counted_by_stage_and_those_that_take_no_pods() -> None:
@@ -53,7 +53,7 @@ def test_nodes_are_counted_by_stage_and_those_that_take_no_pods() -> None:
 
 
 def test_nothing_is_told_of_a_fabric_that_is_gone_or_by_a_follower() -> None:
-    for end in (partial(metrics.forget_fabric, "train"), metrics.clear_fabrics):
+    for end in (partial(metrics.remove_fabric_gauges, "train"), metrics.clear_leader_metrics):
         look()
         metrics.LEADER.set(1)
         end()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +19,11 @@ from tests.kinds import installed
 from trackbed.cluster.api import client as kube
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import ApiRefusedError
+from trackbed.cluster.controller import fabric_reconciler, slices
 from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES
 from trackbed.cluster.controller.run import Controller
-from trackbed.cluster.resources.railnode import TAINT
+from trackbed.cluster.resources.railnode import RETRY, TAINT
+from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.model.load import load_lock
 
 NAMESPACE = "trackbed-system"
@@ -46,7 +48,7 @@ class Ground:
     live: Client
     name: str
     agents: Agents
-    told: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
     def nodes(self, count: int) -> list[str]:
         """Names for so many nodes."""
@@ -61,7 +63,7 @@ class Ground:
 
     async def fabric(self, hosts: str, rollout: dict[str, Any] | None = None, **spec: Any) -> None:
         """Create or change the Fabric."""
-        told = {
+        body = {
             "nodes": [{"hosts": hosts}],
             "rails": 2,
             "addressing": {"scheme": "shared-subnet", "ipv4": "10.0.0.0/8"},
@@ -69,7 +71,7 @@ class Ground:
             **spec,
         }
         kind = {"apiVersion": "trackbed.dev/v1alpha1", "kind": "Fabric", "metadata": {"name": self.name}}
-        await self.live.apply(f"{FABRICS}/{self.name}", {**kind, "spec": told}, "user")
+        await self.live.apply(f"{FABRICS}/{self.name}", {**kind, "spec": body}, "user")
 
     async def mark(self, **marks: str | None) -> None:
         """Annotate the Fabric with trackbed.dev/NAME; None takes one away."""
@@ -78,10 +80,10 @@ class Ground:
 
     async def status(self) -> dict[str, Any]:
         """The Fabric's status, its conditions by type, and whether it is about the newest generation."""
-        found = await self.live.get(f"{FABRICS}/{self.name}", dict[str, Any])
-        status: dict[str, Any] = found.get("status", {})
-        conditions = {one["type"]: one for one in status.get("conditions", [])}
-        current = status.get("observedGeneration") == found["metadata"]["generation"]
+        body = await self.live.get(f"{FABRICS}/{self.name}", dict[str, Any])
+        status: dict[str, Any] = body.get("status", {})
+        conditions = {condition["type"]: condition for condition in status.get("conditions", [])}
+        current = status.get("observedGeneration") == body["metadata"]["generation"]
         return {**status, "current": current, **conditions}
 
     async def until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
@@ -92,7 +94,7 @@ class Ground:
                 while not holds(status := await self.status()):
                     pass
         except TimeoutError:
-            pytest.fail(f"not within {SECONDS} s: {status}; {self.told}")
+            pytest.fail(f"not within {SECONDS} s: {status}; {self.messages}")
         return status
 
     async def complete(self) -> dict[str, Any]:
@@ -105,13 +107,11 @@ class Ground:
         try:
             async with asyncio.timeout(SECONDS):
                 while rolled.get("reason") != wanted:
-                    found = (await self.live.get(RAILNODES, dict[str, Any], fieldSelector=f"metadata.name={name}"))[
-                        "items"
-                    ]
-                    conditions = [one for rail in found for one in rail.get("status", {}).get("conditions", [])]
-                    rolled = next((one for one in conditions if one["type"] == "Rolled"), {})
+                    railnode = await self.live.find(f"{RAILNODES}/{name}", dict[str, Any])
+                    conditions = (railnode or {}).get("status", {}).get("conditions", [])
+                    rolled = next((condition for condition in conditions if condition["type"] == "Rolled"), {})
         except TimeoutError:
-            pytest.fail(f"{name} is not {wanted}: {rolled}; {self.told}")
+            pytest.fail(f"{name} is not {wanted}: {rolled}; {self.messages}")
         return str(rolled.get("message", ""))
 
     async def offers(self, name: str, **rails: str) -> None:
@@ -123,50 +123,62 @@ class Ground:
 
     async def condition(self, name: str, kind: str) -> dict[str, Any]:
         """A condition of a node's RailNode; empty where it has none."""
-        found = await self.live.get(f"{RAILNODES}/{name}", dict[str, Any])
-        return next((one for one in found["status"].get("conditions", ()) if one["type"] == kind), {})
+        rail_node = await self.live.get(f"{RAILNODES}/{name}", dict[str, Any])
+        return next((entry for entry in rail_node["status"].get("conditions", ()) if entry["type"] == kind), {})
 
     async def rails(self, name: str, wanted: str) -> str:
         """The status of a node's RailsOffered, once it says what is wanted."""
-        found: dict[str, Any] = {}
+        rail_node: dict[str, Any] = {}
         try:
             async with asyncio.timeout(SECONDS):
-                while found.get("message") != wanted:
-                    found = await self.condition(name, "RailsOffered")
+                while rail_node.get("message") != wanted:
+                    rail_node = await self.condition(name, "RailsOffered")
         except TimeoutError:
-            pytest.fail(f"{name} is not {wanted}: {found}; {self.told}")
-        return str(found["status"])
+            pytest.fail(f"{name} is not {wanted}: {rail_node}; {self.messages}")
+        return str(rail_node["status"])
+
+    async def permission(self, name: str, wanted: bool | None) -> None:
+        """Wait until a node's permission to repair drift is as wanted, and its agent has read it."""
+        try:
+            async with asyncio.timeout(SECONDS):
+                while True:
+                    spec = (await self.live.get(f"{RAILNODES}/{name}", dict[str, Any]))["spec"]
+                    if spec.get("mayRepair") is wanted and self.agents.hosts[name].may_repair is bool(wanted):
+                        break
+        except TimeoutError:
+            pytest.fail(f"mayRepair of {name} is not {wanted}; {self.messages}")
 
     async def version(self, name: str) -> str:
         """The version of a node's RailNode: another one after each write."""
-        found = await self.live.get(f"{RAILNODES}/{name}", dict[str, Any])
-        return str(found["metadata"]["resourceVersion"])
+        rail_node = await self.live.get(f"{RAILNODES}/{name}", dict[str, Any])
+        return str(rail_node["metadata"]["resourceVersion"])
 
     async def gone(self, name: str) -> None:
         """Wait until a node has no RailNode any more."""
         try:
             async with asyncio.timeout(SECONDS):
-                while (await self.live.get(RAILNODES, dict[str, Any], fieldSelector=f"metadata.name={name}"))["items"]:
+                while await self.live.find(f"{RAILNODES}/{name}", dict[str, Any]):
                     pass
         except TimeoutError:
-            pytest.fail(f"{name} still has a RailNode; {self.told}")
+            pytest.fail(f"{name} still has a RailNode; {self.messages}")
 
     async def events(self, name: str) -> list[str]:
         """Reasons of the events about a RailNode, in order."""
         path = "/apis/events.k8s.io/v1/namespaces/default/events"
-        found = (await self.live.get(path, dict[str, Any], fieldSelector=f"regarding.name={name}"))["items"]
-        return [one["reason"] for one in sorted(found, key=lambda one: str(one["eventTime"]))]
+        events = self.live.iter_objects(path, dict[str, Any], fieldSelector=f"regarding.name={name}")
+        reasons = [event async for event in events]
+        return [event["reason"] for event in sorted(reasons, key=lambda event: str(event["eventTime"]))]
 
     async def slots(self) -> dict[str, int]:
         """The lock that the cluster keeps."""
         path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/trackbed-lock-{self.name}"
-        found = await self.live.get(path, dict[str, Any])
-        return dict(load_lock(found["data"]["trackbed.lock.yaml"].encode(), "lock").nodes)
+        body = await self.live.get(path, dict[str, Any])
+        return dict(load_lock(body["data"]["trackbed.lock.yaml"].encode(), "lock").nodes)
 
     async def taints(self, name: str) -> set[str]:
         """Keys of a node's taints."""
-        found = await self.live.get(f"{NODES}/{name}", dict[str, Any])
-        return {taint["key"] for taint in found["spec"].get("taints", ())}
+        body = await self.live.get(f"{NODES}/{name}", dict[str, Any])
+        return {taint["key"] for taint in body["spec"].get("taints", ())}
 
 
 @asynccontextmanager
@@ -174,8 +186,8 @@ async def _ground(kubeconfig: str, agents: Agents) -> AsyncIterator[Ground]:
     async with kube.connect(kubeconfig) as live:
         here = Ground(live, f"fabric{next(_numbers)}", agents)
         tasks = [
-            asyncio.create_task(Controller(live, NAMESPACE, here.told.append).run()),
-            asyncio.create_task(agents.run(live, here.told.append)),
+            asyncio.create_task(Controller(live, NAMESPACE, here.messages.append).run()),
+            asyncio.create_task(agents.run(live, here.messages.append)),
         ]
         try:
             yield here
@@ -219,6 +231,65 @@ def test_a_fabric_is_carried_out_and_nobody_is_renumbered_by_the_next(kubeconfig
         assert "its addresses are kept for it until 168 h after" in await here.stage(f"{here.name}-1", "Left")
 
     scene(kubeconfig, act)
+
+
+def test_a_value_flipped_on_all_nodes_is_repaired_and_drains_nobody(kubeconfig: str) -> None:
+    agents = Agents()
+
+    async def act(here: Ground) -> None:
+        names = here.nodes(20)
+        for name in names:
+            await here.node(name)
+        await here.fabric(f"{here.name}-[0-19]", {"maxUnavailable": "100%", "canary": 0})
+        await here.complete()
+        before = [await here.events(name) for name in names]
+        agents.flip_values()
+        await here.until(lambda _: all(host.repairs == 1 for host in agents.hosts.values()))
+        await here.complete()
+        assert [await here.events(name) for name in names] == before
+        assert {host.changes for host in agents.hosts.values()} == {1}
+
+    scene(kubeconfig, act, agents)
+
+
+def test_drift_of_a_paused_fabric_waits_and_drains_nobody(kubeconfig: str) -> None:
+    agents = Agents()
+
+    async def act(here: Ground) -> None:
+        (name,) = here.nodes(1)
+        await here.node(name)
+        await here.fabric(name)
+        await here.complete()
+        await here.mark(paused="")
+        await here.permission(name, None)
+        agents.flip_values()
+        assert (await here.stage(name, "Held")).startswith("drifted, and not repaired in place while it is paused")
+        assert TAINT not in await here.taints(name)
+        await here.mark(paused=None)
+        await here.stage(name, "Sound")
+        assert agents.hosts[name].repairs == 1
+
+    scene(kubeconfig, act, agents)
+
+
+def test_a_contest_holds_the_node_until_an_operator_ends_it(kubeconfig: str) -> None:
+    agents = Agents(is_contested=lambda _: True)
+
+    async def act(here: Ground) -> None:
+        (name,) = here.nodes(1)
+        await here.node(name)
+        await here.fabric(name)
+        await here.complete()
+        agents.flip_values()
+        assert (await here.stage(name, "Held")).startswith("another program sets it: 1 differ: qos: PFC of rail0")
+        await here.live.merge(f"{RAILNODES}/{name}", {"metadata": {"annotations": {RETRY: ""}}})
+        await here.stage(name, "Sound")
+        assert (agents.hosts[name].repairs, TAINT in await here.taints(name)) == (1, False)
+        assert RETRY not in (await here.live.get(f"{RAILNODES}/{name}", dict[str, Any]))["metadata"].get(
+            "annotations", {}
+        )
+
+    scene(kubeconfig, act, agents)
 
 
 def test_rails_that_a_node_offers_are_told_and_hold_nothing_up(kubeconfig: str) -> None:
@@ -377,8 +448,8 @@ def test_pods_that_would_not_leave_are_asked_again_after_a_retry(kubeconfig: str
 
 
 async def _pods_of(here: Ground) -> set[str]:
-    found = await here.live.get("/api/v1/namespaces/default/pods", dict[str, Any])
-    names = (one["metadata"]["name"] for one in found["items"])
+    listing = await here.live.get("/api/v1/namespaces/default/pods", dict[str, Any])
+    names = (item["metadata"]["name"] for item in listing["items"])
     return {name.removeprefix(f"{here.name}-") for name in names if name.startswith(f"{here.name}-")}
 
 
@@ -398,7 +469,7 @@ async def _pod(
         "containers": [{"name": "c", "image": "i"}],
         "automountServiceAccountToken": False,
     }
-    one = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     pods = "/api/v1/namespaces/default/pods"
     with suppress(ApiRefusedError):  # another test made it
         account = {
@@ -407,10 +478,36 @@ async def _pod(
             "metadata": {"name": "default", "namespace": "default"},
         }
         await here.live.create("/api/v1/namespaces/default/serviceaccounts", account)
-    await here.live.create(pods, one)
+    await here.live.create(pods, body)
     running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     kind = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": metadata["name"]}}
     await here.live.apply(f"{pods}/{metadata['name']}/status", {**kind, "status": running}, "kubelet")
+
+
+def test_a_fabric_that_nobody_foresaw_stops_no_other(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def build_slices(model: Fabric, lock: Mapping[str, int]) -> slices.Slices:
+        if model.spec.mtu == 4321:
+            raise TypeError("'int' object is not subscriptable")
+        return slices.build_slices(model, lock)
+
+    monkeypatch.setattr(fabric_reconciler, "build_slices", build_slices)
+
+    async def act(here: Ground) -> None:
+        other = Ground(here.live, f"a-{here.name}", here.agents)
+        await other.fabric(other.nodes(1)[0], mtu=4321)
+        (only,) = here.nodes(1)
+        await here.node(only)
+        await here.fabric(only)
+        await here.complete()
+        status = await other.until(lambda s: s.get("Accepted", {}).get("status") == "False")
+        assert "'int' object is not subscriptable" in status["Accepted"]["message"]
+        assert counted("fabric_accepted", other.name) == 0
+        assert (counted("fabric_defects_total", other.name) or 0) > 0
+        events = await here.live.get("/apis/events.k8s.io/v1/namespaces/default/events", dict[str, Any])
+        assert ("Refused", other.name) in {(event["reason"], event["regarding"]["name"]) for event in events["items"]}
+        await here.live.delete(f"{FABRICS}/{other.name}")
+
+    scene(kubeconfig, act)
 
 
 def test_a_fabric_that_cannot_be_planned_says_why_and_changes_nothing(kubeconfig: str) -> None:
@@ -474,8 +571,8 @@ def test_nodes_whose_firmware_differs_change_last_and_only_when_they_may(kubecon
 
 async def _spec(here: Ground, name: str, key: str) -> Any:
     """A field of a RailNode's spec."""
-    found = await here.live.get(f"{RAILNODES}/{name}", dict[str, Any])
-    return found["spec"].get(key)
+    rail_node = await here.live.get(f"{RAILNODES}/{name}", dict[str, Any])
+    return rail_node["spec"].get(key)
 
 
 def test_a_node_that_left_gives_its_slot_free_after_a_while(kubeconfig: str) -> None:

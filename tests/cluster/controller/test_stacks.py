@@ -18,7 +18,7 @@ from trackbed_lab.kubernetes.agents import Agents
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
 from tests.cluster.controller.test_run import NAMESPACE, Ground
-from tests.cluster.objects import GROUP, crd
+from tests.cluster.objects import crd
 from tests.kinds import installed
 from trackbed.cluster import stacks
 from trackbed.cluster.api import client as kube
@@ -30,8 +30,9 @@ from trackbed.cluster.controller.objects import FABRICS, FabricObject
 from trackbed.cluster.controller.run import Controller
 from trackbed.cluster.controller.stack_pass import PassOutcome, StackRequest, run_pass
 from trackbed.cluster.controller.stacks import Stacks
-from trackbed.cluster.stacks.objects import manifest
-from trackbed.cluster.stacks.rights import role
+from trackbed.cluster.stacks.native.attach import STACK as NATIVE
+from trackbed.cluster.stacks.objects import build_manifest
+from trackbed.cluster.stacks.rights import build_cluster_role
 from trackbed.cluster.stacks.stack import Chart, Stack, Stage, Wait
 from trackbed.fabric.model.load import build_fabric
 from trackbed.fabric.plan.compute import compute_plan
@@ -39,6 +40,9 @@ from trackbed.fabric.plan.plan import Plan
 
 SECONDS = 60.0
 SPACE = "stacked"
+GROUP = "stacked.example.com"
+"""No other test makes kinds in it: a server names another reason for a kind whose group it serves."""
+THINGS = crd("things", "Thing", GROUP)
 GATE = f"things.{GROUP}/one"
 _numbers = itertools.count()
 
@@ -47,13 +51,20 @@ pytestmark = pytest.mark.slow
 
 def _stages(plan: Plan) -> Iterator[Stage]:
     """A thing that an operator makes ready, then a map that is called by the fabric's MTU."""
-    one = manifest(f"{GROUP}/v1", "Thing", "one", SPACE, spec={"fabric": plan.common.fabric})
-    yield Stage("things", (one,), (Wait(GATE, "jsonpath={.status.state}=ready", SPACE),))
-    yield Stage("maps", (manifest("v1", "ConfigMap", f"mtu-{plan.common.mtu_bytes}", SPACE, data={"a": "ours"}),))
+    manifest = build_manifest(f"{GROUP}/v1", "Thing", "one", SPACE, spec={"fabric": plan.common.fabric})
+    yield Stage("things", (manifest,), (Wait(GATE, "jsonpath={.status.state}=ready", SPACE),))
+    yield Stage("maps", (build_manifest("v1", "ConfigMap", f"mtu-{plan.common.mtu_bytes}", SPACE, data={"a": "ours"}),))
 
 
 PLAYED = Stack(
-    "played", "", (), (), _stages, charts=lambda _: (Chart("sriov-network-operator", SPACE),), needs_labels=False
+    "played",
+    "",
+    NATIVE.traits,
+    (),
+    (),
+    _stages,
+    charts=lambda _: (Chart("sriov-network-operator", SPACE),),
+    needs_labels=False,
 )
 
 
@@ -66,17 +77,17 @@ def client(api_server: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Blocki
     monkeypatch.setitem(stacks.MODULES, "played", "played")
     for name, seconds in (("RETRY", 0.5), ("GATE", 0.5), ("DRIFT", 0.5), ("PACE", 0.0)):
         monkeypatch.setattr(stack_pass, f"{name}_SECONDS", seconds)
-    with connect(str(api_server)) as found:
-        installed(found)
+    with connect(str(api_server)) as blocking_client:
+        installed(blocking_client)
         for name in (NAMESPACE, SPACE):
-            found.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        yield found
-        found.delete(crd("things", "Thing"))
+            blocking_client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        yield blocking_client
+        blocking_client.delete(THINGS)
 
 
 @asynccontextmanager
 async def _led(ground: Ground, *names: str) -> AsyncIterator[None]:
-    task = asyncio.create_task(Controller(ground.live, NAMESPACE, ground.told.append, names).run())
+    task = asyncio.create_task(Controller(ground.live, NAMESPACE, ground.messages.append, names).run())
     try:
         yield
     finally:
@@ -105,14 +116,14 @@ async def _said(here: Ground, reason: str) -> str:
 
 
 def _maps(client: BlockingClient) -> dict[str, Any]:
-    found = client.list("v1", "ConfigMap", SPACE)
-    return {one["metadata"]["name"]: one["data"] for one in found if one["metadata"]["name"].startswith("mtu-")}
+    bodies = client.list("v1", "ConfigMap", SPACE)
+    return {body["metadata"]["name"]: body["data"] for body in bodies if body["metadata"]["name"].startswith("mtu-")}
 
 
 def _ready(client: BlockingClient) -> None:
     metadata = {"name": "one", "namespace": SPACE}
-    one: Object = {"apiVersion": f"{GROUP}/v1", "kind": "Thing", "metadata": metadata, "status": {"state": "ready"}}
-    client.apply(one, subresource="/status", manager="operator", force=True)
+    body: Object = {"apiVersion": f"{GROUP}/v1", "kind": "Thing", "metadata": metadata, "status": {"state": "ready"}}
+    client.apply(body, subresource="/status", manager="operator", force=True)
 
 
 def test_a_stack_is_applied_stage_by_stage_and_kept_so(client: BlockingClient, api_server: Path) -> None:
@@ -120,26 +131,26 @@ def test_a_stack_is_applied_stage_by_stage_and_kept_so(client: BlockingClient, a
         kubernetes = {"stack": "played", "namespace": SPACE}
         await here.fabric("nobody", kubernetes=kubernetes, mtu=9000)
         async with _led(here, "played"):
-            told = await _said(here, "KindMissing")
-            assert f"Thing one in {SPACE}: the server has no {GROUP}/v1" in told
-            assert "its charts, which the controller does not install: oci://ghcr.io/k8snetworkplumbingwg/sriov" in told
-            assert "`trackbed apply cluster played -f FILE` installs them" in told
-            await asyncio.to_thread(crds.install_crds, client, [crd("things", "Thing")])
-            told = await _said(here, "Waiting")
-            assert told.startswith(f"{GATE} is not at jsonpath={{.status.state}}=ready: ")
-            assert "what to do: `kubectl describe thing one" in told
+            text = await _said(here, "KindMissing")
+            assert f"Thing one in {SPACE}: the server has no {GROUP}/v1" in text
+            assert "its charts, which the controller does not install: oci://ghcr.io/k8snetworkplumbingwg/sriov" in text
+            assert "`trackbed apply cluster played -f FILE` installs them" in text
+            await asyncio.to_thread(crds.install_crds, client, [THINGS])
+            text = await _said(here, "Waiting")
+            assert text.startswith(f"{GATE} is not at jsonpath={{.status.state}}=ready: ")
+            assert "what to do: `kubectl describe thing one" in text
             assert _maps(client) == {}
             _ready(client)
             assert await _said(here, "Applied") == "stack played: 3 objects are as planned"
             assert _maps(client) == {"mtu-9000": {"a": "ours"}}
 
-            client.delete(manifest("v1", "ConfigMap", "mtu-9000", SPACE))
+            client.delete(build_manifest("v1", "ConfigMap", "mtu-9000", SPACE))
             await _until(lambda: "mtu-9000" in _maps(client))
-            theirs = manifest("v1", "ConfigMap", "mtu-9000", SPACE, data={"a": "theirs"})
+            theirs = build_manifest("v1", "ConfigMap", "mtu-9000", SPACE, data={"a": "theirs"})
             client.apply(theirs, manager="somebody", force=True)
-            told = await _said(here, "Conflict")
-            assert 'conflict with "somebody": .data.a' in told
-            assert "`trackbed apply cluster played -f FILE --force` takes them over" in told
+            text = await _said(here, "Conflict")
+            assert 'conflict with "somebody": .data.a' in text
+            assert "`trackbed apply cluster played -f FILE --force` takes them over" in text
 
             await here.fabric("nobody", kubernetes=kubernetes, mtu=8000)
             await _said(here, "Applied")
@@ -205,7 +216,7 @@ def _wanted() -> StackRequest:
 def test_the_rights_that_are_told_are_those_that_a_pass_needs(
     client: BlockingClient, api_server: Path, tmp_path: Path
 ) -> None:
-    crds.install_crds(client, [crd("things", "Thing")])
+    crds.install_crds(client, [THINGS])
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "stacker", "namespace": SPACE}}
     client.apply(account)
     kubeconfig = _kubeconfig(api_server, tmp_path)
@@ -213,8 +224,8 @@ def test_the_rights_that_are_told_are_those_that_a_pass_needs(
     assert outcome.reason == "Forbidden"
     assert f'User "system:serviceaccount:{SPACE}:stacker" cannot get resource "configmaps"' in outcome.message
     assert "`trackbed render rights played -f FILE | kubectl apply -f -` grants it" in outcome.message
-    for one in role(PLAYED, _wanted().plan, f"{SPACE}:stacker"):
-        client.apply(one)
+    for manifest in build_cluster_role(PLAYED, _wanted().plan, f"{SPACE}:stacker"):
+        client.apply(manifest)
     assert asyncio.run(run_pass(load_configuration(str(kubeconfig)), _wanted(), None)).reason == "Waiting"
     _ready(client)
     assert asyncio.run(run_pass(load_configuration(str(kubeconfig)), _wanted(), None)).reason == "Applied"
@@ -222,11 +233,11 @@ def test_the_rights_that_are_told_are_those_that_a_pass_needs(
 
 def _kubeconfig(admin: Path, folder: Path) -> Path:
     """As the admin's, with a token of the account."""
-    told = json.loads(admin.read_text())
-    told["users"][0]["user"] = {"token": asyncio.run(_token(str(admin)))}
-    found = folder / "kubeconfig"
-    found.write_text(json.dumps(told))
-    return found
+    config = json.loads(admin.read_text())
+    config["users"][0]["user"] = {"token": asyncio.run(_token(str(admin)))}
+    path = folder / "kubeconfig"
+    path.write_text(json.dumps(config))
+    return path
 
 
 async def _token(admin: str) -> str:
@@ -247,7 +258,7 @@ def test_a_pass_that_is_cancelled_ends_at_once(
             await task
 
     assert client.read_version()
-    crds.install_crds(client, [crd("things", "Thing")])
+    crds.install_crds(client, [THINGS])
     monkeypatch.setattr(stack_pass, "PACE_SECONDS", 60.0)
     before = _maps(client)
     asyncio.run(cancel())

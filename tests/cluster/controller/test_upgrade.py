@@ -98,11 +98,11 @@ class Processes:
 
 @contextmanager
 def processes(kubeconfig: Path, folder: Path) -> Iterator[Processes]:
-    found = Processes(kubeconfig, folder)
+    started = Processes(kubeconfig, folder)
     try:
-        yield found
+        yield started
     finally:
-        for process in found.running.values():
+        for process in started.running.values():
             process.kill()
             process.wait(SECONDS)
 
@@ -129,7 +129,7 @@ class Hosts:
         if name not in self.held or not rail.spec.may_change:
             return False
         if name == REPORTING:
-            self.agents.process(rail)  # it does the work, and is killed before it can say so
+            self.agents.process_railnode(rail)  # it does the work, and is killed before it can say so
         return name != REBOOTING or bool(rail.spec.may_reboot)
 
     def applied(self) -> dict[str, str]:
@@ -168,15 +168,15 @@ class Scene(Ground):
 
     async def marks(self) -> dict[str, Any]:
         """Nodes with a taint or a cordon, or a note of ours."""
-        found = (await self.live.get(NODES, dict[str, Any]))["items"]
-        told = {one["metadata"]["name"]: (one["spec"], one["metadata"].get("annotations", {})) for one in found}
-        own = {name: one for name, one in told.items() if name in ALL}
-        return {name: one for name, one in own.items() if "trackbed.dev" in str(one) or "unschedulable" in one[0]}
+        nodes = (await self.live.get(NODES, dict[str, Any]))["items"]
+        states = {node["metadata"]["name"]: (node["spec"], node["metadata"].get("annotations", {})) for node in nodes}
+        known = {name: state for name, state in states.items() if name in ALL}
+        return {name: node for name, node in known.items() if "trackbed.dev" in str(node) or "unschedulable" in node[0]}
 
     async def further(self) -> set[str]:
         """What RailNodes have in the field that only the newer version knows."""
-        found = (await self.live.get(RAILNODES, dict[str, Any]))["items"]
-        return {one["spec"].get("further", "") for one in found}
+        rail_nodes = (await self.live.get(RAILNODES, dict[str, Any]))["items"]
+        return {rail_node["spec"].get("further", "") for rail_node in rail_nodes}
 
 
 def _known(node: NodeObject) -> bool:
@@ -190,8 +190,8 @@ async def scene(kubeconfig: Path, agents: Agents) -> AsyncIterator[Scene]:
         here = Scene(live, "upgrade", agents)
         nodes = Reflector(live, NODES, NodeObject, lambda: here.seen(nodes.objects))
         tasks = [
-            asyncio.create_task(agents.run(live, here.told.append)),
-            asyncio.create_task(nodes.run(here.told.append)),
+            asyncio.create_task(agents.run(live, here.messages.append)),
+            asyncio.create_task(nodes.run(here.messages.append)),
         ]
         try:
             yield here
@@ -371,8 +371,8 @@ def test_what_an_older_version_left_half_done_is_brought_to_its_end(kubeconfig: 
         slots = {name: spec["slot"] for name, (spec, _) in OLDER.items()}
         text = render_lock(here.name, slots)
         metadata = {"name": here.lock.rpartition("/")[2], "namespace": NAMESPACE}
-        one = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"trackbed.lock.yaml": text}}
-        await here.live.apply(here.lock, one, "older")
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"trackbed.lock.yaml": text}}
+        await here.live.apply(here.lock, body, "older")
         with connect(str(kubeconfig)) as client:
             await asyncio.to_thread(installed, client)
         await _wake(here)
@@ -414,20 +414,20 @@ SINCE_THEN: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 def _older_definitions() -> list[Manifest]:
-    found = copy.deepcopy(list(iter_crds()))
-    for one in found:
-        root = one["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
-        for part, fields in SINCE_THEN[one["spec"]["names"]["kind"]].items():
+    definitions = copy.deepcopy(list(iter_crds()))
+    for definition in definitions:
+        root = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+        for part, fields in SINCE_THEN[definition["spec"]["names"]["kind"]].items():
             for name in fields:
                 del root[part]["properties"][name]
-    return found
+    return definitions
 
 
 async def _left_by_older(here: Scene, name: str, spec: dict[str, Any], status: dict[str, Any]) -> None:
     """A RailNode as an older version left it, and its Node: without the note of since when it has its taint."""
-    told = {"fabric": here.name, "generation": 1, "planHash": "older", "plan": {"in": "other words"}, **spec}
+    older_spec = {"fabric": here.name, "generation": 1, "planHash": "older", "plan": {"in": "other words"}, **spec}
     kind = {"apiVersion": "trackbed.dev/v1alpha1", "kind": "RailNode", "metadata": {"name": name}}
-    await here.live.create(RAILNODES, {**kind, "spec": told})
+    await here.live.create(RAILNODES, {**kind, "spec": older_spec})
     await here.live.apply(f"{RAILNODES}/{name}/status", {**kind, "status": status}, "older")
     if name != CANARY:
         tainted = {"taints": [{"key": TAINT, "effect": "NoSchedule"}], "unschedulable": True}

@@ -10,17 +10,17 @@ from trackbed_lab.kubernetes.blocking import BlockingClient
 from tests.api_server import accepted, refused, with_unknown_field, with_wrong_type
 from tests.cluster.stacks.sites import SITES, alike, planned
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.jobs.kinds import KINDS, new, shape
-from trackbed.cluster.jobs.kinds.queued import queue_objects
+from trackbed.cluster.jobs.kinds import KINDS, build_job, build_job_parameters
+from trackbed.cluster.jobs.kinds.queued import build_queue_objects
 from trackbed.cluster.jobs.requirements import PodRequirements, build_requirements
-from trackbed.cluster.stacks import stack
+from trackbed.cluster.stacks import load_stack
 
 QUEUELESS = {"daemonset", "trainingruntime", "clustertrainingruntime"}
 """Kinds that wait in no queue."""
 
 
 def carried(name: str) -> PodRequirements:
-    return build_requirements(stack(name), planned(name, alike(4, 8), 8))
+    return build_requirements(load_stack(name), planned(name, alike(4, 8), 8))
 
 
 STACKS = [name for name in SITES if carried(name).has_rails]
@@ -28,9 +28,14 @@ STACKS = [name for name in SITES if carried(name).has_rails]
 
 def job(kind: str, name: str) -> list[Object]:
     """A job of a kind with all rails of a stack, waiting in a queue where its kind can."""
-    plan, given = planned(name, alike(4, 8), 8), carried(name)
+    plan, requirements = planned(name, alike(4, 8), 8), carried(name)
     queue = None if kind in QUEUELESS else "rails"
-    return new(KINDS[kind], given, shape(plan, given, "all-reduce", "example.org/nccl:1", 3), queue)[0]
+    return build_job(
+        KINDS[kind],
+        requirements,
+        build_job_parameters(plan, requirements, "all-reduce", "example.org/nccl:1", 3),
+        queue,
+    )[0]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,12 +52,14 @@ def test_every_job_is_created_strictly_and_without_a_warning(cluster: BlockingCl
 
 @pytest.mark.parametrize("name", STACKS)
 def test_the_queue_is_created_too(cluster: BlockingClient, name: str) -> None:
-    queue = queue_objects(planned(name, alike(4, 8), 8), carried(name), "rails", 8, ("topology.kubernetes.io/zone",))
+    queue = build_queue_objects(
+        planned(name, alike(4, 8), 8), carried(name), "rails", 8, ("topology.kubernetes.io/zone",)
+    )
     assert accepted(cluster, queue) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("spoil", [with_unknown_field, with_wrong_type])
 def test_a_spoiled_job_is_refused(cluster: BlockingClient, kind: str, spoil: Callable[[Object], Object]) -> None:
-    spoiled = [spoil(one) for one in job(kind, "network-operator-sriov")]
-    assert [one["kind"] for one in spoiled if not refused(cluster, one)] == []
+    spoiled = [spoil(item) for item in job(kind, "network-operator-sriov")]
+    assert [manifest["kind"] for manifest in spoiled if not refused(cluster, manifest)] == []

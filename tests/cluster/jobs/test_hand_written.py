@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tests.cluster.stacks.sites import HEAD, alike
-from trackbed.cluster.jobs.jobs import compare
+from trackbed.cluster.jobs.jobs import compare_jobs
 from trackbed.cluster.jobs.requirements import build_requirements
-from trackbed.cluster.stacks import stack
+from trackbed.cluster.stacks import load_stack
 from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.plan.compute import compute_plan
 
@@ -56,19 +56,20 @@ POD: dict[str, Any] = {
 
 def test_what_the_pod_of_the_guides_lacks_and_what_breaks_it_is_told() -> None:
     planned = compute_plan(Fabric.model_validate(HEAD | {"spec": SPEC}), {})
-    found = [
+    notes = [
         (note.verdict, note.code)
-        for note in compare([POD], build_requirements(stack("network-operator-sriov"), planned))[0].notes
+        for note in compare_jobs([POD], build_requirements(load_stack("network-operator-sriov"), planned))[0].notes
     ]
-    assert found.count(("different", "pod-interface-name")) == 8
-    assert [one for one in dict.fromkeys(found) if one[0] != "missing"] == [
-        ("different", "pod-interface-name"),
+    assert notes.count(("different", "interface-name")) == 8
+    assert [note for note in dict.fromkeys(notes) if note[0] != "missing"] == [
+        ("different", "interface-name"),
         ("different", "nccl-variable"),
-        ("extra", "nccl-gid-index-fixed"),
-        ("extra", "nccl-hca-prefix-match"),
+        ("different", "nccl-fewer-devices"),
+        ("extra", "gid-index-fixed"),
+        ("extra", "hca-prefix"),
     ]
-    assert [one for one in dict.fromkeys(found) if one[0] == "missing"] == [
-        ("missing", "pod-shm-too-small"),
+    assert [note for note in dict.fromkeys(notes) if note[0] == "missing"] == [
+        ("missing", "shm-missing"),
         ("missing", "nccl-variable"),
         ("missing", "pod-node-selector"),
     ]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.jobs.wanteds import PLAIN, VARIABLES, WANTED, lost, template
-from trackbed.cluster.jobs.inject import inject, stray
+from trackbed.cluster.jobs.inject import find_stray_rails, inject_rails
 from trackbed.cluster.jobs.networks import ANNOTATION
 from trackbed.cluster.jobs.requirements import PodRequirements, merge_variables
 from trackbed.cluster.jobs.template import NotAJobError
@@ -16,25 +16,25 @@ from trackbed.cluster.stacks.access import Access
 EVERY = pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED)
 
 
-def _main(one: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = one["spec"]["containers"][0]
-    return found
+def _main(pod: dict[str, Any]) -> dict[str, Any]:
+    container: dict[str, Any] = pod["spec"]["containers"][0]
+    return container
 
 
-def _kept(one: dict[str, Any], wanted: PodRequirements = PLAIN) -> list[tuple[str, str]]:
+def _kept(pod: dict[str, Any], wanted: PodRequirements = PLAIN) -> list[tuple[str, str]]:
     """Verdict and code of what inject left as it was."""
-    return [(note.verdict, note.code) for note in inject(one, wanted) if note.verdict != "missing"]
+    return [(note.verdict, note.code) for note in inject_rails(pod, wanted) if note.verdict != "missing"]
 
 
 def test_a_pod_gets_networks_devices_memory_capability_variables_and_nodes() -> None:
-    one = template()
-    notes = inject(one, PLAIN)
+    pod = template()
+    notes = inject_rails(pod, PLAIN)
     assert {note.verdict for note in notes} == {"missing"}
-    assert json.loads(one["metadata"]["annotations"][ANNOTATION]) == [
+    assert json.loads(pod["metadata"]["annotations"][ANNOTATION]) == [
         {"name": "rail0", "namespace": "ai", "interface": "rail0"},
         {"name": "rail1", "namespace": "ai", "interface": "rail1"},
     ]
-    assert one["spec"] == {
+    assert pod["spec"] == {
         "containers": [
             {
                 "name": "main",
@@ -51,38 +51,38 @@ def test_a_pod_gets_networks_devices_memory_capability_variables_and_nodes() -> 
         "volumes": [{"name": "dshm", "emptyDir": {"medium": "Memory"}}],
         "nodeSelector": {"trackbed.dev/fabric": "train"},
     }
-    assert list(one) == ["metadata", "spec"]
+    assert list(pod) == ["metadata", "spec"]
 
 
 def test_claims_stand_on_pod_and_container() -> None:
-    one = template()
-    inject(one, WANTED["claims"])
-    assert one["spec"]["resourceClaims"] == [{"name": "rails", "resourceClaimTemplateName": "eight-rails"}]
-    assert _main(one)["resources"]["claims"] == [{"name": "rails"}]
-    assert "metadata" not in one
+    pod = template()
+    inject_rails(pod, WANTED["claims"])
+    assert pod["spec"]["resourceClaims"] == [{"name": "rails", "resourceClaimTemplateName": "eight-rails"}]
+    assert _main(pod)["resources"]["claims"] == [{"name": "rails"}]
+    assert "metadata" not in pod
 
 
 def test_the_hosts_network_comes_with_its_dns_policy() -> None:
-    one = template()
-    inject(one, WANTED["host network"])
-    assert (one["spec"]["hostNetwork"], one["spec"]["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
-    assert _main(one)["securityContext"] == {"privileged": True}
+    pod = template()
+    inject_rails(pod, WANTED["host network"])
+    assert (pod["spec"]["hostNetwork"], pod["spec"]["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    assert _main(pod)["securityContext"] == {"privileged": True}
 
 
 def test_one_network_many_times_is_attached_as_often_as_planned() -> None:
-    one = template()
-    inject(one, WANTED["one network many times"])
-    found = json.loads(one["metadata"]["annotations"][ANNOTATION])
-    assert [(entry["name"], entry["interface"]) for entry in found] == [("vf", "net1"), ("vf", "net2")]
+    pod = template()
+    inject_rails(pod, WANTED["one network many times"])
+    payload = json.loads(pod["metadata"]["annotations"][ANNOTATION])
+    assert [(entry["name"], entry["interface"]) for entry in payload] == [("vf", "net1"), ("vf", "net2")]
 
 
 @EVERY
 def test_a_second_time_changes_nothing_and_finds_nothing(wanted: PodRequirements) -> None:
-    one = template()
-    inject(one, wanted)
-    before = copy.deepcopy(one)
-    assert inject(one, wanted) == []
-    assert one == before
+    pod = template()
+    inject_rails(pod, wanted)
+    before = copy.deepcopy(pod)
+    assert inject_rails(pod, wanted) == []
+    assert pod == before
 
 
 OWN: dict[str, dict[str, Any]] = {
@@ -98,33 +98,33 @@ OWN: dict[str, dict[str, Any]] = {
 @EVERY
 @pytest.mark.parametrize("fields", OWN.values(), ids=OWN)
 def test_what_the_user_wrote_stays(wanted: PodRequirements, fields: dict[str, Any]) -> None:
-    one = template(**fields)
-    one["metadata"] = {"labels": {"a": "b"}, "annotations": {"mine": "1"}}
-    one["spec"] |= {"volumes": [{"name": "dshm", "hostPath": {"path": "/x"}}], "nodeSelector": {"disk": "ssd"}}
-    before = copy.deepcopy(one)
-    inject(one, wanted)
-    assert lost(before, one) == []
+    pod = template(**fields)
+    pod["metadata"] = {"labels": {"a": "b"}, "annotations": {"mine": "1"}}
+    pod["spec"] |= {"volumes": [{"name": "dshm", "hostPath": {"path": "/x"}}], "nodeSelector": {"disk": "ssd"}}
+    before = copy.deepcopy(pod)
+    inject_rails(pod, wanted)
+    assert lost(before, pod) == []
 
 
 OTHERWISE: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
     "another value": ({"env": [{"name": "NCCL_IB_TC", "value": "0"}]}, [("different", "nccl-variable")]),
     "the same value": ({"env": [{"name": "NCCL_IB_TC", "value": "104"}]}, []),
     "a value from elsewhere": ({"env": [{"name": "NCCL_IB_TC", "valueFrom": {"configMapKeyRef": {}}}]}, []),
-    "a fixed GID index": ({"env": [{"name": "NCCL_IB_GID_INDEX", "value": "3"}]}, [("extra", "nccl-gid-index-fixed")]),
+    "a fixed GID index": ({"env": [{"name": "NCCL_IB_GID_INDEX", "value": "3"}]}, [("extra", "gid-index-fixed")]),
     "an automatic GID index": ({"env": [{"name": "NCCL_IB_GID_INDEX", "value": "-1"}]}, []),
-    "RDMA off": ({"env": [{"name": "NCCL_IB_DISABLE", "value": "1"}]}, [("extra", "nccl-using-sockets")]),
+    "RDMA off": ({"env": [{"name": "NCCL_IB_DISABLE", "value": "1"}]}, [("extra", "ib-disabled")]),
     "devices by prefix": (
         {"env": [{"name": "NCCL_IB_HCA", "value": "mlx5_1"}]},
-        [("different", "nccl-variable"), ("extra", "nccl-hca-prefix-match")],
+        [("different", "nccl-variable"), ("extra", "hca-prefix")],
     ),
     "IPC_LOCK dropped": (
         {"securityContext": {"capabilities": {"drop": ["IPC_LOCK"]}}},
-        [("different", "pod-memlock-without-ipc-lock")],
+        [("different", "ipc-lock-missing")],
     ),
     "all capabilities": ({"securityContext": {"capabilities": {"add": ["ALL"]}}}, []),
     "privileged": ({"securityContext": {"privileged": True, "runAsUser": 7}}, []),
-    "not root": ({"securityContext": {"runAsUser": 1000}}, [("different", "pod-ipc-lock-inert-for-non-root")]),
-    "never root": ({"securityContext": {"runAsNonRoot": True}}, [("different", "pod-ipc-lock-inert-for-non-root")]),
+    "not root": ({"securityContext": {"runAsUser": 1000}}, [("different", "ipc-lock-inert")]),
+    "never root": ({"securityContext": {"runAsNonRoot": True}}, [("different", "ipc-lock-inert")]),
     "root": ({"securityContext": {"runAsUser": 0}}, []),
     "more devices": (
         {"resources": {"limits": {"nvidia.com/rail0": 2}}},
@@ -132,7 +132,7 @@ OTHERWISE: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
     ),
     "a request that is not the limit": (
         {"resources": {"limits": {"nvidia.com/rail0": 1}, "requests": {"nvidia.com/rail0": 2}}},
-        [("different", "pod-extended-resource-invalid")],
+        [("different", "request-differs")],
     ),
     "limits alone": ({"resources": {"limits": {"nvidia.com/rail0": 1}}}, []),
     "counts as text": ({"resources": {"limits": {"nvidia.com/rail0": "1"}}}, []),
@@ -163,22 +163,22 @@ MOUNTED = {"volumeMounts": [{"name": "mine", "mountPath": "/dev/shm/"}]}  # noqa
     ids=["memory", "disk", "nothing", "host"],
 )
 def test_what_the_user_mounts_at_dev_shm_stays(volume: dict[str, Any], kept: list[tuple[str, str]]) -> None:
-    one = template(**MOUNTED)
-    one["spec"]["volumes"] = [{"name": "mine", **volume}]
-    before = copy.deepcopy(one)
-    assert _kept(one) == kept
-    assert (one["spec"]["volumes"], _main(one)["volumeMounts"]) == (
+    pod = template(**MOUNTED)
+    pod["spec"]["volumes"] = [{"name": "mine", **volume}]
+    before = copy.deepcopy(pod)
+    assert _kept(pod) == kept
+    assert (pod["spec"]["volumes"], _main(pod)["volumeMounts"]) == (
         before["spec"]["volumes"],
         _main(before)["volumeMounts"],
     )
 
 
 def test_a_volume_of_our_name_is_left_to_the_user() -> None:
-    one = template()
-    one["spec"]["volumes"] = [{"name": "dshm", "configMap": {"name": "x"}}]
-    inject(one, PLAIN)
-    assert [volume["name"] for volume in one["spec"]["volumes"]] == ["dshm", "dshm-rails"]
-    assert _main(one)["volumeMounts"] == [{"name": "dshm-rails", "mountPath": SHM}]
+    pod = template()
+    pod["spec"]["volumes"] = [{"name": "dshm", "configMap": {"name": "x"}}]
+    inject_rails(pod, PLAIN)
+    assert [volume["name"] for volume in pod["spec"]["volumes"]] == ["dshm", "dshm-rails"]
+    assert _main(pod)["volumeMounts"] == [{"name": "dshm-rails", "mountPath": SHM}]
 
 
 GPU = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
@@ -195,45 +195,45 @@ CONTAINERS = {
 def test_rails_go_to_the_container_that_uses_the_gpus(
     containers: list[dict[str, Any]], initial: list[dict[str, Any]] | None, chosen: str
 ) -> None:
-    one: dict[str, Any] = {"spec": {"containers": copy.deepcopy(containers)}}
+    pod: dict[str, Any] = {"spec": {"containers": copy.deepcopy(containers)}}
     if initial:
-        one["spec"]["initContainers"] = copy.deepcopy(initial)
-    inject(one, PLAIN)
-    every = one["spec"]["containers"] + one["spec"].get("initContainers", [])
+        pod["spec"]["initContainers"] = copy.deepcopy(initial)
+    inject_rails(pod, PLAIN)
+    every = pod["spec"]["containers"] + pod["spec"].get("initContainers", [])
     assert [c["name"] for c in every if "nvidia.com/rail0" in c.get("resources", {}).get("limits", {})] == [chosen]
     assert [c["name"] for c in every if "env" in c] == [chosen]
 
 
 def test_rails_on_a_sidecar_are_told_and_not_doubled() -> None:
-    one = template()
+    pod = template()
     limits = {"nvidia.com/rail0": 1, "nvidia.com/rail1": 1}
-    one["spec"]["containers"].append({"name": "side", "resources": {"limits": limits}})
-    assert _kept(one) == [("different", "pod-resource-on-wrong-container")] * 2
-    assert "nvidia.com/rail0" not in _main(one)["resources"]["limits"]
+    pod["spec"]["containers"].append({"name": "side", "resources": {"limits": limits}})
+    assert _kept(pod) == [("different", "nic-on-other-container")] * 2
+    assert "nvidia.com/rail0" not in _main(pod)["resources"]["limits"]
 
 
 def test_a_second_container_with_gpus_is_told() -> None:
-    one = template()
-    one["spec"]["containers"].append({"name": "b", **GPU})
-    assert _kept(one) == [("different", "pod-two-gpu-containers")]
+    pod = template()
+    pod["spec"]["containers"].append({"name": "b", **GPU})
+    assert _kept(pod) == [("different", "pod-two-gpu-containers")]
 
 
 def test_a_users_claim_of_our_template_is_used_under_its_name() -> None:
-    one = template()
-    one["spec"]["resourceClaims"] = [{"name": "mine", "resourceClaimTemplateName": "eight-rails"}]
-    inject(one, WANTED["claims"])
-    assert len(one["spec"]["resourceClaims"]) == 1
-    assert _main(one)["resources"]["claims"] == [{"name": "mine"}]
+    pod = template()
+    pod["spec"]["resourceClaims"] = [{"name": "mine", "resourceClaimTemplateName": "eight-rails"}]
+    inject_rails(pod, WANTED["claims"])
+    assert len(pod["spec"]["resourceClaims"]) == 1
+    assert _main(pod)["resources"]["claims"] == [{"name": "mine"}]
 
 
 PODS: dict[str, tuple[str, dict[str, Any], list[tuple[str, str]]]] = {
     "hostNetwork with networks": (
         "networks and devices",
         {"hostNetwork": True},
-        [("extra", "pod-host-network-with-annotation")],
+        [("extra", "host-network-with-networks")],
     ),
     "no hostNetwork": ("host network", {"hostNetwork": False}, [("different", "pod-host-network")]),
-    "another DNS policy": ("host network", {"dnsPolicy": "Default"}, [("different", "pod-dns-policy")]),
+    "another DNS policy": ("host network", {"dnsPolicy": "Default"}, [("different", "host-network-dns")]),
     "another fabric": (
         "networks and devices",
         {"nodeSelector": {"trackbed.dev/fabric": "other"}},
@@ -247,31 +247,31 @@ PODS: dict[str, tuple[str, dict[str, Any], list[tuple[str, str]]]] = {
     "the pod's user": (
         "networks and devices",
         {"securityContext": {"runAsUser": 1000}},
-        [("different", "pod-ipc-lock-inert-for-non-root")],
+        [("different", "ipc-lock-inert")],
     ),
 }
 
 
 @pytest.mark.parametrize(("stack", "fields", "kept"), PODS.values(), ids=PODS)
 def test_what_the_pod_has_otherwise_is_told(stack: str, fields: dict[str, Any], kept: list[tuple[str, str]]) -> None:
-    one = template()
-    one["spec"] |= copy.deepcopy(fields)
-    assert _kept(one, WANTED[stack]) == kept
-    assert lost(fields, one["spec"]) == []
+    pod = template()
+    pod["spec"] |= copy.deepcopy(fields)
+    assert _kept(pod, WANTED[stack]) == kept
+    assert lost(fields, pod["spec"]) == []
 
 
 @pytest.mark.parametrize(
     "context", [{"privileged": False}, {"allowPrivilegeEscalation": False}], ids=["not privileged", "no escalation"]
 )
 def test_privilege_that_the_user_denies_is_not_given(context: dict[str, Any]) -> None:
-    one = template(securityContext=context)
-    assert ("different", "pod-not-privileged") in _kept(one, WANTED["host network"])
-    assert _main(one)["securityContext"].get("privileged") is not True
+    pod = template(securityContext=context)
+    assert ("different", "pod-not-privileged") in _kept(pod, WANTED["host network"])
+    assert _main(pod)["securityContext"].get("privileged") is not True
 
 
 def test_huge_pages_without_memory_are_told() -> None:
-    one = template(resources={"limits": {"nvidia.com/gpu": 1}})
-    assert _kept(one, WANTED["everything"]) == [("different", "pod-hugepages-without-memory")]
+    pod = template(resources={"limits": {"nvidia.com/gpu": 1}})
+    assert _kept(pod, WANTED["everything"]) == [("different", "hugepages-alone")]
 
 
 def test_the_stacks_own_variables_count_before_the_fabrics() -> None:
@@ -284,6 +284,28 @@ def test_a_variable_that_the_stack_must_not_have_is_told() -> None:
     assert _kept(template(env=[{"name": "NCCL_NET", "value": "IB"}]), wanted) == [("extra", "nccl-variable-unwanted")]
 
 
+@pytest.mark.parametrize(
+    ("image", "env", "codes"),
+    [
+        ("nvcr.io/nvidia/pytorch:25.03-py3", [], ["nccl-too-old"]),
+        ("nvcr.io/nvidia/pytorch:25.03-py3", [{"name": "NCCL_IB_GID_INDEX", "value": "-1"}], []),
+        ("nvcr.io/nvidia/pytorch:25.04-py3", [], []),
+        ("nvcr.io/nvidia/nemo:24.12", [], ["nccl-too-old"]),
+        ("pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime", [], ["nccl-too-old"]),
+        ("docker.io/pytorch/pytorch:2.10.0-cuda12.8-cudnn9-runtime", [], []),
+        ("example.org/trainer:1.0", [], []),
+    ],
+)
+def test_an_image_whose_nccl_cannot_use_shared_ports_is_told(
+    image: str, env: list[dict[str, str]], codes: list[str]
+) -> None:
+    pod = template(env=env)
+    pod["spec"]["containers"][0]["image"] = image
+    shared = PodRequirements(Access(), shares_ports=True)
+    assert [note.code for note in inject_rails(copy.deepcopy(pod), shared) if "nccl" in note.code] == codes
+    assert [note.code for note in inject_rails(pod, PodRequirements(Access())) if "nccl" in note.code] == []
+
+
 MISSHAPEN: dict[str, tuple[dict[str, Any], str]] = {
     "no containers": ({"spec": {}}, "spec.containers: expected at least one container"),
     "containers are text": ({"spec": {"containers": "x"}}, "containers: expected a list, found 'x'"),
@@ -293,18 +315,18 @@ MISSHAPEN: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("one", "message"), MISSHAPEN.values(), ids=MISSHAPEN)
-def test_a_template_of_another_shape_is_refused(one: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(("pod", "message"), MISSHAPEN.values(), ids=MISSHAPEN)
+def test_a_template_of_another_shape_is_refused(pod: dict[str, Any], message: str) -> None:
     with pytest.raises(NotAJobError) as caught:
-        inject(copy.deepcopy(one), PLAIN)
+        inject_rails(copy.deepcopy(pod), PLAIN)
     assert str(caught.value) == message
 
 
 def test_rails_on_a_pod_without_use_for_them_are_told() -> None:
-    one = template()
-    assert stray(one, PLAIN) == []
-    inject(one, PLAIN)
-    before = copy.deepcopy(one)
-    assert {note.code for note in stray(one, PLAIN)} == {"pod-rails-unused"}
-    assert len(stray(one, PLAIN)) == 3
-    assert one == before
+    pod = template()
+    assert find_stray_rails(pod, PLAIN) == []
+    inject_rails(pod, PLAIN)
+    before = copy.deepcopy(pod)
+    assert {note.code for note in find_stray_rails(pod, PLAIN)} == {"pod-rails-unused"}
+    assert len(find_stray_rails(pod, PLAIN)) == 3
+    assert pod == before

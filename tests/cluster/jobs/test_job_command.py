@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -101,17 +102,17 @@ def test_diff_ends_with_1_until_the_job_is_as_planned(fabric: Path, tmp_path: Pa
 
 def test_diff_as_json_says_the_same_as_the_table(fabric: Path, pod: Path) -> None:
     table = run("diff", pod, "-f", fabric, *HOST_DEVICE).stdout.splitlines()[1:]
-    found = json.loads(run("diff", pod, "-f", fabric, *HOST_DEVICE, "-o", "json").stdout)
-    assert [one["job"] for one in found] == ["Pod a"]
-    assert len(found[0]["notes"]) == len(table)
-    assert all(note["what"] in line for note, line in zip(found[0]["notes"], table, strict=True))
+    payload = json.loads(run("diff", pod, "-f", fabric, *HOST_DEVICE, "-o", "json").stdout)
+    assert [item["job"] for item in payload] == ["Pod a"]
+    assert len(payload[0]["notes"]) == len(table)
+    assert all(note["what"] in line for note, line in zip(payload[0]["notes"], table, strict=True))
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "kueue"])
 def test_new_writes_a_job_that_differs_in_nothing(fabric: Path, kind: str) -> None:
     written = run("new", kind, "-f", fabric, *HOST_DEVICE, "--image", "i", "--topology", "rack")
     assert (written.exit_code, written.stderr) == (0, "")
-    named = [one["metadata"].get("namespace", "ai") for one in yaml.safe_load_all(written.stdout)]
+    named = [manifest["metadata"].get("namespace", "ai") for manifest in yaml.safe_load_all(written.stdout)]
     assert set(named) == {"ai"}
     compared = run("diff", "-", "-f", fabric, *HOST_DEVICE, stdin=written.stdout)
     assert compared.exit_code == (2 if kind == "kueue" else 0)
@@ -123,23 +124,36 @@ WRONG: dict[str, tuple[tuple[str, ...], str, str]] = {
         "kind: ConfigMap\napiVersion: v1\n",
         "trackbed: no job that can have rails; there are Pod",
     ),
-    "another version": (("diff", "-"), "kind: MPIJob\napiVersion: kubeflow.org/v1\n", "there is kubeflow.org/v2beta1"),
+    "another version": (
+        ("diff", "-"),
+        "kind: MPIJob\napiVersion: kubeflow.org/v1alpha1\n",
+        "there is kubeflow.org/v2beta1",
+    ),
     "not YAML": (("patch", "-"), "a: [", "<stdin>:2:1: error: this is not YAML"),
     "another shape": (("patch", "-"), "kind: Pod\napiVersion: v1\nspec: []\n", "Pod (without a name): spec: expected"),
     "no such file": (("patch", "nowhere.yaml"), "", "trackbed: cannot read nowhere.yaml: No such file"),
     "no such kind": (("new", "mpijobs", "--image", "i"), "", "no kind 'mpijobs'; did you mean 'mpijob'?"),
     "no image": (("new", "mpijob"), "", "trackbed: name an image with --image"),
-    "too many nodes": (("new", "job", "--image", "i", "--nodes", "5"), "", "--nodes 5: fabric 'train' has 4"),
+    "too many nodes": (("new", "job", "--image", "i", "--node-count", "5"), "", "--node-count 5: fabric 'train' has 4"),
     "a queue for what has none": (("new", "daemonset", "--image", "i", "--queue", "q"), "", "leave the queue out"),
+    "CPU alone": (("new", "job", "--image", "i", "--cpu", "4"), "", "name --cpu and --memory together"),
+    "huge pages alone": (("new", "job", "--image", "i", "--hugepages", "2Mi=1Gi"), "", "with --hugepages"),
+    "a variable of the plan": (
+        ("new", "job", "--image", "i", "--nccl", "NCCL_IB_TC=1"),
+        "",
+        "--nccl: write NAME=VALUE",
+    ),
     "a bad name": (("new", "job", "--image", "i", "--name", "A_b"), "", "--name 'A_b': lower-case letters"),
 }
 
 
-@pytest.mark.parametrize(("args", "stdin", "told"), WRONG.values(), ids=WRONG)
-def test_wrong_use_ends_with_2_and_says_what_to_do(fabric: Path, args: tuple[str, ...], stdin: str, told: str) -> None:
+@pytest.mark.parametrize(("args", "stdin", "message"), WRONG.values(), ids=WRONG)
+def test_wrong_use_ends_with_2_and_says_what_to_do(
+    fabric: Path, args: tuple[str, ...], stdin: str, message: str
+) -> None:
     result = run(*args, "-f", fabric, *HOST_DEVICE, stdin=stdin)
     assert result.exit_code == 2
-    assert told in result.stderr
+    assert message in result.stderr
     assert result.stdout == ""
 
 
@@ -150,17 +164,119 @@ STACKS = {
 }
 
 
-@pytest.mark.parametrize(("stack", "told"), STACKS.values(), ids=STACKS)
-def test_a_stack_that_cannot_be_had_ends_with_2(fabric: Path, pod: Path, stack: str, told: str) -> None:
+@pytest.mark.parametrize(("stack", "message"), STACKS.values(), ids=STACKS)
+def test_a_stack_that_cannot_be_had_ends_with_2(fabric: Path, pod: Path, stack: str, message: str) -> None:
     result = run("patch", pod, "-f", fabric, "--stack", stack)
     assert result.exit_code == 2
-    assert told in result.stderr
+    assert message in result.stderr
 
 
 def test_diff_wants_a_file_or_a_pod_and_not_both(fabric: Path, pod: Path) -> None:
     for args in ((), (str(pod), "--pod", "a/b")):
         result = run("diff", *args, "-f", fabric, *HOST_DEVICE)
         assert (result.exit_code, result.stderr) == (2, "trackbed: name either a FILE or a pod with --pod\n")
+
+
+MIXED = FABRIC.replace(
+    'nodes: [{hosts: "gpu-[0-3]", ports: ["0000:18:00.0", "0000:20:00.0"]}]',
+    'nodes: [{hosts: "gpu-[0-2]", ports: ["0000:18:00.0", "0000:20:00.0"]},'
+    ' {hosts: gpu-3, ports: ["0000:18:00.0", null]}]',
+)
+WARNING = (
+    "warning: a pod with rails 0-1 starts on 3 of 4 nodes, and never on 1 (1 with rails 0); --rails 0 fits all 4\n"
+)
+
+
+def test_on_a_mixed_fabric_a_job_takes_the_nodes_that_have_its_rails(fabric: Path) -> None:
+    fabric.write_text(MIXED)
+    whole = run("new", "job", "-f", fabric, *HOST_DEVICE, "--image", "i")
+    assert (whole.stderr, whole.exit_code) == (WARNING, 0)
+    assert "completions: 3\n" in whole.stdout
+    some = run("new", "job", "-f", fabric, *HOST_DEVICE, "--image", "i", "--rails", "0")
+    assert (some.stderr, "completions: 4\n" in some.stdout, "rail1" in some.stdout) == ("", True, False)
+    wrong = run("new", "job", "-f", fabric, *HOST_DEVICE, "--image", "i", "--rails", "0,5")
+    assert (wrong.exit_code, wrong.stderr) == (2, "trackbed: --rails 0,5: fabric 'train' has rails 0-1\n")
+
+
+def test_a_rail_that_was_not_chosen_is_reported_where_a_job_has_it(fabric: Path, tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text(run("new", "job", "-f", fabric, *HOST_DEVICE, "--image", "i").stdout)
+    assert run("diff", job, "-f", fabric, *HOST_DEVICE, "--rails", "0,1").exit_code == 0
+    fewer = run("diff", job, "-f", fabric, *HOST_DEVICE, "--rails", "0", "-o", "json")
+    (entry,) = json.loads(fewer.stdout)
+    assert fewer.exit_code == 1
+    assert [note["what"] for note in entry["notes"] if note["code"] == "pod-rails-unused"] == [
+        "this pod asks for nvidia.com/rail1, which is not among its rails; delete the resource, or choose the rail"
+    ]
+
+
+def containers(text: str) -> list[Any]:
+    """The containers of the pods in a text."""
+    pods = [manifest for manifest in yaml.safe_load_all(text) if manifest["kind"] == "Pod"]
+    return [container for pod in pods for container in pod["spec"]["containers"]]
+
+
+def test_new_pods_measure_over_two_nodes(fabric: Path) -> None:
+    written = run("new", "pod", "-f", fabric, *HOST_DEVICE, "--image", "i")
+    first, second = containers(written.stdout)
+    assert [word for word in second["command"] if word.startswith(("--nnodes", "--node-rank", "--master-addr"))] == [
+        "--nnodes=2",
+        "--node-rank=1",
+        "--master-addr=all-reduce-0.all-reduce",
+    ]
+    assert first["resources"] == second["resources"]
+    alone = run("new", "job", "-f", fabric, *HOST_DEVICE, "--image", "i", "--node-count", "1")
+    assert alone.stderr == "on one node the all-reduce stays on NVLink and uses no rail; take --node-count 2 or more\n"
+
+
+def test_new_jobs_state_cpu_memory_and_huge_pages_as_request_and_limit(fabric: Path) -> None:
+    options = ("--cpu", "64", "--memory", "512Gi", "--hugepages", "2Mi=4Gi")
+    container, _ = containers(run("new", "pod", "-f", fabric, *HOST_DEVICE, "--image", "i", *options).stdout)
+    for section in ("limits", "requests"):
+        stated = {name: container["resources"][section][name] for name in ("cpu", "memory", "hugepages-2Mi")}
+        assert stated == {"cpu": "64", "memory": "512Gi", "hugepages-2Mi": "4Gi"}
+
+
+def test_where_kubelet_pins_cpus_new_jobs_are_guaranteed(fabric: Path) -> None:
+    fabric.write_text(FABRIC + "  kubelet: {reservedCpus: 0-3}\n")
+    container, _ = containers(run("new", "pod", "-f", fabric, *HOST_DEVICE, "--image", "i").stdout)
+    requests, limits = container["resources"]["requests"], container["resources"]["limits"]
+    assert (requests["cpu"], requests["memory"]) == (limits["cpu"], limits["memory"])
+    assert requests["cpu"].isdecimal()
+
+
+def test_options_of_nccl_reach_every_rank(fabric: Path) -> None:
+    option = ("--nccl", "NCCL_IB_QPS_PER_CONNECTION=4")
+    text = run("new", "mpijob", "-f", fabric, *HOST_DEVICE, "--image", "i", *option).stdout
+    roles = yaml.safe_load(text)["spec"]["mpiReplicaSpecs"]
+    launcher, worker = (roles[role]["template"]["spec"]["containers"][0] for role in ("Launcher", "Worker"))
+    assert "NCCL_IB_QPS_PER_CONNECTION=4" in launcher["command"]
+    assert {"name": "NCCL_IB_QPS_PER_CONNECTION", "value": "4"} in worker["env"]
+    assert "NCCL_IB_QPS_PER_CONNECTION\n" in run("new", "--help").stdout
+
+
+def test_the_stack_is_the_fabrics_unless_another_is_named(fabric: Path, pod: Path) -> None:
+    fabric.write_text(FABRIC.replace("{namespace: ai}", "{namespace: ai, stack: network-operator-hostdevice}"))
+    assert run("patch", pod, "-f", fabric).stdout == run("patch", pod, "-f", fabric, *HOST_DEVICE).stdout
+
+
+def test_a_job_with_host_network_is_refused_with_its_place(fabric: Path, pod: Path) -> None:
+    text = POD.replace("spec:\n", "spec:\n  hostNetwork: true\n")
+    pod.write_text(text)
+    refused = run("patch", pod, "-f", fabric, *HOST_DEVICE, "--in-place")
+    assert (refused.exit_code, refused.stdout, pod.read_text()) == (2, "", text)
+    assert refused.stderr.startswith("trackbed: Pod a: spec.hostNetwork: hostNetwork: true: the pod uses its node's")
+    assert run("diff", pod, "-f", fabric, *HOST_DEVICE).exit_code == 1
+
+
+def test_diff_names_the_role_of_the_pods(fabric: Path) -> None:
+    template = "template: {spec: {containers: [{name: c}]}}"
+    roles = f"{{Master: {{{template}}}, Worker: {{{template}}}}}"
+    spec = f"{{pytorchReplicaSpecs: {roles}}}"
+    job = f"{{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {{name: t}}, spec: {spec}}}"
+    lines = run("diff", "-", "-f", fabric, *HOST_DEVICE, stdin=job).stdout.splitlines()
+    assert lines[0].split() == ["job", "role", "what", "breaks"]
+    assert {line.split()[2] for line in lines[1:] if line.startswith("PyTorchJob")} == {"Master", "Worker"}
 
 
 def test_a_kubeconfig_that_is_not_there_ends_with_2(fabric: Path, tmp_path: Path) -> None:
@@ -176,7 +292,7 @@ def test_fabric_and_job_cannot_both_be_standard_input() -> None:
 
 
 def test_a_file_that_cannot_be_written_keeps_what_it_held(fabric: Path, pod: Path) -> None:
-    pod.with_name(f".{pod.name}.new").mkdir()
+    pod.with_name(f".{pod.name}.trackbed").mkdir()
     result = run("patch", pod, "-f", fabric, *HOST_DEVICE, "--in-place")
     assert result.exit_code == 2
     assert "cannot write" in result.stderr

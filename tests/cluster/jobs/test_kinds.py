@@ -7,27 +7,29 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.jobs.wanteds import PLAIN, cases, lost, shape, template
-from trackbed.cluster.jobs.inject import inject, stray
-from trackbed.cluster.jobs.jobs import compare, put_rails
-from trackbed.cluster.jobs.kinds import KINDS, new
-from trackbed.cluster.jobs.kinds.kind import JobKind, patch
+from tests.cluster.jobs.wanteds import PLAIN, build_params, cases, lost, template
+from trackbed.cluster.jobs.editing.job_file import JobFile
+from trackbed.cluster.jobs.inject import find_stray_rails, inject_rails
+from trackbed.cluster.jobs.jobs import compare_jobs, inject_into_jobs
+from trackbed.cluster.jobs.kinds import KINDS, build_job
+from trackbed.cluster.jobs.kinds.kind import JobContext, JobKind, patch_job
 from trackbed.cluster.jobs.requirements import PodRequirements
-from trackbed.cluster.jobs.round_trip import File
 from trackbed.fabric.yaml_text import render_documents
 
 _CASES = list(cases())
 EVERY = pytest.mark.parametrize(("kind", "wanted"), [case[1:] for case in _CASES], ids=[case[0] for case in _CASES])
 OF_EACH_KIND = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-SHAPE = shape(PLAIN)
+PARAMS = build_params(PLAIN)
 
 
 @EVERY
 def test_a_new_job_has_all_that_the_plan_gives(kind: JobKind, wanted: PodRequirements) -> None:
-    objects, notes = new(kind, wanted, shape(wanted))
+    objects, notes = build_job(kind, wanted, build_params(wanted))
     before = copy.deepcopy(objects)
     assert notes == []
-    assert [job.notes for job in put_rails(objects, wanted)] == [[] for job in objects if job["kind"] not in BESIDE]
+    assert [job.notes for job in inject_into_jobs(objects, wanted)] == [
+        [] for job in objects if job["kind"] not in BESIDE
+    ]
     assert objects == before
 
 
@@ -36,13 +38,13 @@ BESIDE = {"Service", "ConfigMap"}
 
 @EVERY
 def test_templates_with_rails_are_whole_and_the_others_have_none(kind: JobKind, wanted: PodRequirements) -> None:
-    for one in kind.templates(new(kind, wanted, shape(wanted))[0][-1]):
-        assert (inject if one.gets_rails else stray)(one.template, wanted) == []
+    for job_template in kind.iter_templates(build_job(kind, wanted, build_params(wanted))[0][-1]):
+        assert (inject_rails if job_template.gets_rails else find_stray_rails)(job_template.template, wanted) == []
 
 
 def _written(kind: JobKind, wanted: PodRequirements) -> str:
     """A user's file: a new job without rails, with comments and a field that nobody knows."""
-    text = "".join(render_documents(kind.skeleton(shape(wanted))))
+    text = "".join(render_documents(kind.build(build_params(wanted))))
     numbers = iter(range(1000))
     text = re.sub(r"(?m)^( *)(- )?(name|kind|spec|image|template|containers):.*$", r"\g<0>  # c{}", text)
     text = re.sub(r"# c\{\}", lambda _: f"# c{next(numbers)}.", text)
@@ -52,11 +54,11 @@ def _written(kind: JobKind, wanted: PodRequirements) -> str:
 @EVERY
 def test_patching_a_file_keeps_all_that_was_there(kind: JobKind, wanted: PodRequirements) -> None:
     text = _written(kind, wanted)
-    file = File(text.encode(), "job.yaml")
+    file = JobFile(text.encode(), "job.yaml")
     before = copy.deepcopy(file.documents)
-    put_rails(file.documents, wanted)
-    after = file.text()
-    assert [lost(one, other) for one, other in zip(before, file.documents, strict=True)] == [[] for _ in before]
+    inject_into_jobs(file.documents, wanted)
+    after = file.render()
+    assert [lost(item, other) for item, other in zip(before, file.documents, strict=True)] == [[] for _ in before]
     comments = re.findall(r"# \w+\.", text)
     assert len(comments) > 3
     assert sorted(re.findall(r"# \w+\.", after)) == sorted(comments)
@@ -66,9 +68,9 @@ def test_patching_a_file_keeps_all_that_was_there(kind: JobKind, wanted: PodRequ
 def test_patching_a_file_twice_gives_the_same_text(kind: JobKind, wanted: PodRequirements) -> None:
     texts = [_written(kind, wanted)]
     for _ in range(2):
-        file = File(texts[-1].encode(), "job.yaml")
-        put_rails(file.documents, wanted)
-        texts.append(file.text())
+        file = JobFile(texts[-1].encode(), "job.yaml")
+        inject_into_jobs(file.documents, wanted)
+        texts.append(file.render())
     assert texts[0] != texts[1]
     assert texts[1] == texts[2]
 
@@ -83,14 +85,14 @@ def _added(before: Any, after: Any, path: tuple[Any, ...] = ()) -> Iterator[tupl
             yield from _added(before[key] if known else None, value, (*path, key))
     elif isinstance(after, list):
         for index, value in enumerate(after):
-            held = [one for one in before or () if not lost(one, value)]
+            held = [item for item in before or () if not lost(item, value)]
             if not held:
                 yield (*path, index)
             yield from _added(held[0] if held else None, value, (*path, index))
 
 
-def _without(one: Any, path: tuple[Any, ...]) -> Any:
-    changed = copy.deepcopy(one)
+def _without(item: Any, path: tuple[Any, ...]) -> Any:
+    changed = copy.deepcopy(item)
     parent = changed
     for key in path[:-1]:
         parent = parent[key]
@@ -108,17 +110,17 @@ ALONE = [case for case in _CASES if case[1].name in {"pod", "mpijob", "rayjob", 
 
 @pytest.mark.parametrize(("kind", "wanted"), [case[1:] for case in ALONE], ids=[case[0] for case in ALONE])
 def test_each_single_thing_that_is_taken_away_is_found(kind: JobKind, wanted: PodRequirements) -> None:
-    bare, whole = kind.skeleton(shape(wanted))[-1], new(kind, wanted, shape(wanted))[0][-1]
+    bare, whole = kind.build(build_params(wanted))[-1], build_job(kind, wanted, build_params(wanted))[0][-1]
     paths = [path for path in _added(bare, whole) if not _means_nothing(path)]
     assert len(paths) > 10
-    silent = [path for path in paths if not compare([_without(whole, path)], wanted)[0].notes]
+    silent = [path for path in paths if not compare_jobs([_without(whole, path)], wanted)[0].notes]
     assert silent == []
 
 
 def test_comparing_changes_nothing() -> None:
-    bare = KINDS["job"].skeleton(SHAPE)
+    bare = KINDS["job"].build(PARAMS)
     before = copy.deepcopy(bare)
-    assert compare(bare, PLAIN)[0].notes
+    assert compare_jobs(bare, PLAIN)[0].notes
     assert bare == before
 
 
@@ -210,16 +212,16 @@ WHO: dict[str, tuple[dict[str, Any], dict[str, bool]]] = {
 @pytest.mark.parametrize(("job", "templates"), WHO.values(), ids=WHO)
 def test_rails_go_to_the_pods_that_need_them(job: dict[str, Any], templates: dict[str, bool]) -> None:
     kind = next(kind for kind in KINDS.values() if kind.kind == job["kind"] and job["apiVersion"] in kind.api_versions)
-    assert {one.path: one.gets_rails for one in kind.templates(job)} == templates
+    assert {job_template.path: job_template.gets_rails for job_template in kind.iter_templates(job)} == templates
 
 
 def test_new_jobs_take_all_nodes_and_gpus() -> None:
-    assert KINDS["mpijob"].skeleton(SHAPE)[-1]["spec"]["slotsPerWorker"] == 2
-    roles = KINDS["pytorchjob"].skeleton(SHAPE)[-1]["spec"]["pytorchReplicaSpecs"]
-    assert {role: one["replicas"] for role, one in roles.items()} == {"Master": 1, "Worker": 2}
+    assert KINDS["mpijob"].build(PARAMS)[-1]["spec"]["slotsPerWorker"] == 2
+    roles = KINDS["pytorchjob"].build(PARAMS)[-1]["spec"]["pytorchReplicaSpecs"]
+    assert {role: item["replicas"] for role, item in roles.items()} == {"Master": 1, "Worker": 2}
 
 
 @OF_EACH_KIND
 def test_one_node_is_enough(kind: JobKind) -> None:
-    one = kind.skeleton(SHAPE.__class__("x", "i", 1, 8))[-1]
-    assert patch(kind, one, PLAIN, [one]) or kind.name == "trainjob"
+    job = kind.build(PARAMS.__class__("x", "i", 1, 8))[-1]
+    assert patch_job(kind, job, JobContext(PLAIN, [job])) or kind.name == "trainjob"

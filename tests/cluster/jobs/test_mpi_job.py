@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.jobs.wanteds import PLAIN, VARIABLES, WANTED, shape, template
+from tests.cluster.jobs.wanteds import PLAIN, VARIABLES, WANTED, build_params, template
 from trackbed.cluster.jobs.kinds import KINDS
-from trackbed.cluster.jobs.kinds.kind import patch
+from trackbed.cluster.jobs.kinds.kind import JobContext, patch_job
 from trackbed.cluster.jobs.note import Note
 
 KIND = KINDS["mpijob"]
@@ -20,12 +20,12 @@ def _job(launcher: dict[str, Any], **spec: Any) -> dict[str, Any]:
 
 
 def _launcher(job: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
-    return found
+    container: dict[str, Any] = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+    return container
 
 
 def _kept(job: dict[str, Any]) -> list[Note]:
-    return [note for note in patch(KIND, job, PLAIN) if note.verdict != "missing"]
+    return [note for note in patch_job(KIND, job, JobContext(PLAIN)) if note.verdict != "missing"]
 
 
 LINES: dict[str, tuple[dict[str, Any], list[str]]] = {
@@ -43,12 +43,12 @@ def test_variables_stand_on_mpiruns_command_line(launcher: dict[str, Any], line:
     job = _job(copy.deepcopy(launcher))
     assert _kept(job) == []
     assert _launcher(job)["args" if "args" in launcher else "command"] == line
-    assert patch(KIND, job, PLAIN) == []
+    assert patch_job(KIND, job, JobContext(PLAIN)) == []
 
 
 def test_the_launcher_gets_no_rails() -> None:
     job = _job({"command": ["mpirun", "app"]})
-    patch(KIND, job, PLAIN)
+    patch_job(KIND, job, JobContext(PLAIN))
     assert job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"] == {
         "containers": [{"command": ["mpirun", *EXPORTS, "app"]}]
     }
@@ -56,7 +56,7 @@ def test_the_launcher_gets_no_rails() -> None:
 
 def test_a_value_that_the_user_exports_stays_and_is_told() -> None:
     job = _job({"command": ["mpirun", "-x", "NCCL_IB_TC=0", "app"]})
-    assert [note.what for note in _kept(job)] == ["mpirun exports NCCL_IB_TC=0, the plan has '104'"]
+    assert [note.difference for note in _kept(job)] == ["mpirun exports NCCL_IB_TC=0, the plan has '104'"]
     assert "NCCL_IB_TC=0" in _launcher(job)["command"]
 
 
@@ -72,8 +72,8 @@ def test_a_command_that_cannot_be_edited_stays_and_what_to_add_is_told(
     launcher: dict[str, Any], spec: dict[str, Any]
 ) -> None:
     job = _job(copy.deepcopy(launcher), **spec)
-    told = "export NCCL_IB_HCA==rail0:1:0,rail1:1:1 NCCL_SOCKET_IFNAME==eth0 NCCL_IB_TC=104"
-    assert [note.what.partition("; ")[2] for note in _kept(job)] == [told]
+    message = "export NCCL_IB_HCA==rail0:1:0,rail1:1:1 NCCL_SOCKET_IFNAME==eth0 NCCL_IB_TC=104"
+    assert [note.difference.partition("; ")[2] for note in _kept(job)] == [message]
     assert _launcher(job) == launcher
 
 
@@ -83,7 +83,7 @@ def test_a_script_that_exports_all_is_content() -> None:
 
 
 def test_in_the_hosts_network_sshd_keeps_off_port_22() -> None:
-    roles = KIND.skeleton(shape(WANTED["host network"]))[-1]["spec"]["mpiReplicaSpecs"]
+    roles = KIND.build(build_params(WANTED["host network"]))[-1]["spec"]["mpiReplicaSpecs"]
     command = {role: roles[role]["template"]["spec"]["containers"][0]["command"] for role in roles}
     assert command["Worker"] == ["/usr/sbin/sshd", "-De", "-p", "2222"]
     assert command["Launcher"][command["Launcher"].index("plm_rsh_args") + 1] == "-p 2222"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster.stacks.sites import alike, planned
 from trackbed.cluster.jobs.requirements import narrow_plan
-from trackbed.fabric.plan.wire import write_node
+from trackbed.fabric.plan.node_document import encode_node
 
 WHOLE = planned("native", alike(3, 8), 8)
 
@@ -24,8 +24,8 @@ def test_all_rails_are_the_plan_itself() -> None:
 
 
 def test_only_a_narrowed_plan_says_so_on_the_wire() -> None:
-    assert b"narrowed" not in write_node(WHOLE.nodes[0])
-    assert b'"narrowed": true' in write_node(narrow_plan(WHOLE, {3}).nodes[0])
+    assert b"narrowed" not in encode_node(WHOLE.nodes[0])
+    assert b'"narrowed": true' in encode_node(narrow_plan(WHOLE, {3}).nodes[0])
 
 
 @pytest.mark.parametrize("rails", [(), (8,), (0, -1)], ids=["none", "one too many", "below zero"])

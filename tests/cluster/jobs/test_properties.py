@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cluster.jobs.wanteds import WANTED, lost
-from trackbed.cluster.jobs.inject import inject
+from trackbed.cluster.jobs.inject import inject_rails
 from trackbed.cluster.jobs.networks import ANNOTATION
 from trackbed.cluster.jobs.requirements import PodRequirements
 
@@ -47,8 +47,8 @@ _CONTAINER: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "resources": st.fixed_dictionaries(
             {}, optional={"limits": _RESOURCES, "requests": _RESOURCES, "claims": st.just([{"name": "rails"}])}
         ),
-        "env": st.lists(_ENV, unique_by=lambda one: one["name"]),
-        "volumeMounts": st.lists(_MOUNT, unique_by=lambda one: one["mountPath"].rstrip("/")),
+        "env": st.lists(_ENV, unique_by=lambda item: item["name"]),
+        "volumeMounts": st.lists(_MOUNT, unique_by=lambda item: item["mountPath"].rstrip("/")),
         "securityContext": _CONTEXT,
     },
 )
@@ -64,8 +64,8 @@ TEMPLATES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
             {"containers": st.lists(_CONTAINER, min_size=1, max_size=3)},
             optional={
                 "initContainers": st.lists(_CONTAINER, max_size=1),
-                "volumes": st.lists(_VOLUME, unique_by=lambda one: one["name"]),
-                "resourceClaims": st.lists(_CLAIM, unique_by=lambda one: one["name"]),
+                "volumes": st.lists(_VOLUME, unique_by=lambda item: item["name"]),
+                "resourceClaims": st.lists(_CLAIM, unique_by=lambda item: item["name"]),
                 "nodeSelector": st.dictionaries(st.sampled_from(["trackbed.dev/fabric", "disk"]), st.just("train")),
                 "hostNetwork": st.booleans(),
                 "dnsPolicy": st.sampled_from(["Default", "ClusterFirstWithHostNet"]),
@@ -80,16 +80,16 @@ TEMPLATES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 @given(TEMPLATES, st.sampled_from(list(WANTED.values())))
 def test_injecting_twice_is_injecting_once(template: dict[str, Any], wanted: PodRequirements) -> None:
     once = copy.deepcopy(template)
-    kept = [note for note in inject(once, wanted) if note.verdict != "missing"]
+    kept = [note for note in inject_rails(once, wanted) if note.verdict != "missing"]
     twice = copy.deepcopy(once)
-    assert inject(twice, wanted) == kept
+    assert inject_rails(twice, wanted) == kept
     assert twice == once
 
 
 @given(TEMPLATES, st.sampled_from(list(WANTED.values())))
 def test_nothing_of_the_users_is_lost(template: dict[str, Any], wanted: PodRequirements) -> None:
     before = copy.deepcopy(template)
-    inject(template, wanted)
-    for one in (before, template):  # the annotation is one text, so it counts as changed; its tests are its own
-        one.get("metadata", {}).get("annotations", {}).pop(ANNOTATION, None)
+    inject_rails(template, wanted)
+    for item in (before, template):  # the annotation is one text, so it counts as changed; its tests are its own
+        item.get("metadata", {}).get("annotations", {}).pop(ANNOTATION, None)
     assert lost(before, template) == []

@@ -26,11 +26,11 @@ OTHER: list[tuple[object, object]] = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other"), SAME)
-def test_the_same_number_in_other_words_is_is_same_quantity(one: object, other: object) -> None:
-    assert is_same_quantity(one, other)
+@pytest.mark.parametrize(("first", "other"), SAME)
+def test_the_same_number_in_other_words_is_equal(first: object, other: object) -> None:
+    assert is_same_quantity(first, other)
 
 
-@pytest.mark.parametrize(("one", "other"), OTHER)
-def test_other_numbers_and_what_is_none_are_not(one: object, other: object) -> None:
-    assert not is_same_quantity(one, other)
+@pytest.mark.parametrize(("first", "other"), OTHER)
+def test_other_numbers_and_what_is_none_are_not(first: object, other: object) -> None:
+    assert not is_same_quantity(first, other)

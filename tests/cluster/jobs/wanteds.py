@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trackbed.cluster.jobs.kinds import KINDS
-from trackbed.cluster.jobs.kinds.kind import JobKind, Shape
+from trackbed.cluster.jobs.kinds.kind import JobKind, JobParameters
 from trackbed.cluster.jobs.requirements import PodRequirements
 from trackbed.cluster.stacks.access import Access, Claim, HostPath, PodNetwork
 
@@ -55,10 +55,10 @@ def template(**fields: Any) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": "main", "image": "i", "resources": resources, **fields}]}}
 
 
-def shape(wanted: PodRequirements) -> Shape:
+def build_params(wanted: PodRequirements) -> JobParameters:
     """Three nodes of two GPUs."""
     access = wanted.access
-    return Shape("try", "image", 3, 2, access.gpu_resource, access.host_network, bool(access.hugepages))
+    return JobParameters("try", "image", 3, 2, access.gpu_resource, access.host_network, bool(access.hugepages))
 
 
 def cases() -> Iterator[tuple[str, JobKind, PodRequirements]]:
@@ -72,8 +72,12 @@ def lost(before: Any, after: Any, path: str = "") -> list[str]:
     """Where something of `before` is not in `after`; lists may have grown anywhere, order kept; null means nothing."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         gone = [f"{path}.{key}" for key in before if key not in after]
-        return gone + [one for key in before if key in after for one in lost(before[key], after[key], f"{path}.{key}")]
+        return gone + [
+            item for key in before if key in after for item in lost(before[key], after[key], f"{path}.{key}")
+        ]
     if isinstance(before, list) and isinstance(after, list):
-        rest = iter(after)
-        return [f"{path}[{n}]" for n, one in enumerate(before) if not any(not lost(one, other) for other in rest)]
+        remainder = iter(after)
+        return [
+            f"{path}[{n}]" for n, item in enumerate(before) if not any(not lost(item, other) for other in remainder)
+        ]
     return [] if before is None or before == after else [path]

@@ -19,9 +19,9 @@ from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 from tests.cluster.objects import GROUP, NAMESPACE, crd, daemon_set, node, pod, put, template, waiting
 from tests.cluster.stacks.sites import alike, planned
 from trackbed.cluster.rollout.gates import Gate, check_gate
-from trackbed.cluster.stacks import MODULES, stack
-from trackbed.cluster.stacks.install.steps import steps
-from trackbed.cluster.stacks.stack import ROLLED_OUT, Offered, Until, Wait
+from trackbed.cluster.stacks import MODULES, load_stack
+from trackbed.cluster.stacks.install.steps import build_steps
+from trackbed.cluster.stacks.stack import ROLLED_OUT, AnyWait, ResourceWait, Wait
 from trackbed.fabric.plan.plan import Plan
 
 KINDS = {
@@ -38,13 +38,13 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def client(api_server: Path) -> Iterator[BlockingClient]:
-    with connect(str(api_server)) as found:
-        found.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        found.apply(
+    with connect(str(api_server)) as blocking_client:
+        blocking_client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        blocking_client.apply(
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": NAMESPACE}}
         )
-        crds.install_crds(found, [crd(plural, kind) for plural, kind in KINDS.items()])
-        yield found
+        crds.install_crds(blocking_client, [crd(plural, kind) for plural, kind in KINDS.items()])
+        yield blocking_client
 
 
 Doing = Callable[[BlockingClient], None]
@@ -54,22 +54,22 @@ Doing = Callable[[BlockingClient], None]
 class Case:
     """A gate, what makes it stuck, what is told then, and what opens it."""
 
-    wait: Until
+    wait: AnyWait
     stuck: Doing
     missing: tuple[str, ...]
     remedy: str
     opens: Doing
 
 
-def status(kind: str, name: str, **said: Any) -> Doing:
+def status(kind: str, name: str, **fields: Any) -> Doing:
     """An operator writes a status."""
-    return lambda client: put(client, kind, name, said)
+    return lambda client: put(client, kind, name, fields)
 
 
-def state(name: str, drain: str = "Idle", **said: Any) -> Doing:
+def state(name: str, drain: str = "Idle", **fields: Any) -> Doing:
     """What the SR-IOV operator says of a node."""
     metadata = {"annotations": {"sriovnetwork.openshift.io/current-state": drain}}
-    return lambda client: put(client, "SriovNetworkNodeState", name, said, metadata=metadata)
+    return lambda client: put(client, "SriovNetworkNodeState", name, fields, metadata=metadata)
 
 
 def together(*doings: Doing) -> Doing:
@@ -93,11 +93,11 @@ def agents(available: int, **pods: Any) -> Doing:
     """A DaemonSet of three pods, so many of which are available, with these pods."""
 
     def do(client: BlockingClient) -> None:
-        for one in client.list("v1", "Pod", NAMESPACE, selector="app=agent"):
-            client.delete(one)
+        for listed_pod in client.list("v1", "Pod", NAMESPACE, selector="app=agent"):
+            client.delete(listed_pod)
         daemon_set(client, "agent", 3, 3, available)
-        for number, said in pods.items():
-            pod(client, f"agent-{number}", said, {"app": "agent"}, on=f"gpu-{number[1:]}" if said != FULL else "")
+        for number, flags in pods.items():
+            pod(client, f"agent-{number}", flags, {"app": "agent"}, on=f"gpu-{number[1:]}" if flags != FULL else "")
 
     return do
 
@@ -119,9 +119,9 @@ def named(*plurals: str) -> Doing:
 
     def do(client: BlockingClient) -> None:
         for plural in plurals:
-            one = crd(plural, "Contested")
-            one["spec"]["names"]["singular"] = plural.removesuffix("s")
-            client.apply(one)
+            body = crd(plural, "Contested")
+            body["spec"]["names"]["singular"] = plural.removesuffix("s")
+            client.apply(body)
 
     return do
 
@@ -349,7 +349,7 @@ CASES = {
         nodes(("gpu-0", True, "8"), ("gpu-1", True, "8")),
     ),
     "rails of the nodes of the plan": Case(
-        Offered(tuple((f"gpu-{number}", ("trackbed.dev/rail0", "example.com/rail0")) for number in range(4))),
+        ResourceWait(tuple((f"gpu-{number}", ("trackbed.dev/rail0", "example.com/rail0")) for number in range(4))),
         nodes(("gpu-0", True, "8"), ("gpu-1", True, "0"), ("gpu-2", False, "8")),
         (
             "1 of 4 nodes are not in the cluster: gpu-3",
@@ -388,12 +388,12 @@ def until(client: BlockingClient, case: Case, holds: Callable[[Gate], bool]) -> 
     return gate
 
 
-def kind(wait: Until) -> tuple[str, str]:
+def kind(wait: AnyWait) -> tuple[str, str]:
     """What a gate looks at, and in which words."""
-    if isinstance(wait, Offered):
+    if isinstance(wait, ResourceWait):
         return "offered", ""
     word = re.split(r"[./ ]", wait.resource)[0].removesuffix("s").removesuffix("ie").removesuffix("y")
-    return word, wait.until.partition("=")[0] + ("=" if wait.until.endswith("}") else "")
+    return word, wait.condition.partition("=")[0] + ("=" if wait.condition.endswith("}") else "")
 
 
 def test_every_gate_of_every_stack_has_a_case_in_which_it_is_stuck() -> None:
@@ -402,8 +402,8 @@ def test_every_gate_of_every_stack_has_a_case_in_which_it_is_stuck() -> None:
         kind(wait)
         for name, plan in plans.items()
         for management in (None, "calico", "cilium")
-        for step in steps(stack(name), managed(plan, management))
-        for wait in step.until
+        for step in build_steps(load_stack(name), managed(plan, management))
+        for wait in step.waits
     }
     assert wanted == {kind(case.wait) for case in CASES.values()}
 
@@ -449,5 +449,5 @@ def test_many_objects_are_told_by_the_first_few(client: BlockingClient) -> None:
     for number in range(8):
         put(client, "Crowd", f"one-{number}", {"sync": "Failed"})
     wait = Wait(f"crowds.{GROUP} --all", "jsonpath={.status.sync}=Succeeded", NAMESPACE)
-    found = client.run(check_gate(client.dynamic, wait))
-    assert (len(found.missing), found.missing[-1]) == (6, "and 3 more")
+    outcome = client.run(check_gate(client.dynamic, wait))
+    assert (len(outcome.missing), outcome.missing[-1]) == (6, "and 3 more")

@@ -16,13 +16,14 @@ import pytest
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
 from trackbed.cluster.api.response import Object
+from trackbed.cluster.rollout import helm as helm_module
 from trackbed.cluster.rollout.helm import Helm, HelmError
-from trackbed.cluster.stacks.install.steps import Install
+from trackbed.cluster.stacks.install.steps import InstallChart
 from trackbed.cluster.stacks.releases import ChartSource
 from trackbed.cluster.stacks.stack import Chart
 
 CHART = Chart("spiderpool", "spiderpool", {"ipam": {"enableIPv6": False}})
-STEP = Install(CHART, ChartSource("spiderpool", "https://charts.example.com"), "1.2.3")
+STEP = InstallChart(CHART, ChartSource("spiderpool", "https://charts.example.com"), "1.2.3")
 
 
 def program(folder: Path, script: str) -> str:
@@ -33,8 +34,8 @@ def program(folder: Path, script: str) -> str:
 
 
 def test_a_chart_is_installed_or_upgraded_with_its_values_on_standard_input(tmp_path: Path) -> None:
-    told = program(tmp_path, f'echo "$@" >{tmp_path}/words; cat >{tmp_path}/values')
-    asyncio.run(Helm("/etc/kubeconfig", "site", told).install(STEP))
+    helm = program(tmp_path, f'echo "$@" >{tmp_path}/words; cat >{tmp_path}/values')
+    asyncio.run(Helm("/etc/kubeconfig", "site", helm).install(STEP))
     assert (tmp_path / "words").read_text() == (
         "upgrade --install spiderpool spiderpool --namespace spiderpool --create-namespace --values - --timeout 15m "
         "--version 1.2.3 --repo https://charts.example.com --kubeconfig /etc/kubeconfig --kube-context site\n"
@@ -43,7 +44,7 @@ def test_a_chart_is_installed_or_upgraded_with_its_values_on_standard_input(tmp_
 
 
 def test_a_chart_of_an_oci_registry_is_named_by_its_address() -> None:
-    step = Install(CHART, ChartSource("x", "oci://registry.example.com/charts"), None)
+    step = InstallChart(CHART, ChartSource("x", "oci://registry.example.com/charts"), None)
     words = Helm().build_arguments(step)
     assert words[3] == "oci://registry.example.com/charts/x"
     assert not {"--repo", "--version", "--kubeconfig"} & set(words)
@@ -60,6 +61,34 @@ def test_helms_own_words_are_told_when_it_fails(tmp_path: Path) -> None:
 def test_a_machine_without_helm_is_told_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(HelmError, match=r"chart spiderpool needs the program .*; install it, or say --skip spiderpool"):
         asyncio.run(Helm(program=str(tmp_path / "none")).install(STEP))
+
+
+@pytest.mark.parametrize(
+    ("reaction", "grace_seconds", "outcome"),
+    [
+        pytest.param("echo recorded >outcome; exit 1", 20.0, "recorded\n", id="helm-ends"),
+        pytest.param(":", 0.5, "", id="helm-hangs"),
+    ],
+)
+def test_a_cancelled_helm_gets_the_time_to_record_its_release_as_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reaction: str, grace_seconds: float, outcome: str
+) -> None:
+    # dash loses a signal that comes while it starts a program in the foreground (onsig, vforked)
+    script = f"cd {tmp_path}; trap '{reaction}' TERM; : >outcome; while :; do sleep 0.05 & wait $!; done"
+    path = program(tmp_path, script)
+    monkeypatch.setattr(helm_module, "_GRACE_SECONDS", grace_seconds)
+
+    async def cancel() -> None:
+        task = asyncio.create_task(Helm(program=path).install(STEP))
+        async with asyncio.timeout(30):
+            while not (tmp_path / "outcome").exists():  # noqa: ASYNC110 - another program writes it
+                await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    assert (tmp_path / "outcome").read_text() == outcome
 
 
 NAMESPACE = "charts"
@@ -86,8 +115,8 @@ spec:
 
 @pytest.fixture
 def client(api_server: Path) -> Iterator[BlockingClient]:
-    with connect(str(api_server)) as found:
-        yield found
+    with connect(str(api_server)) as blocking_client:
+        yield blocking_client
 
 
 @pytest.fixture
@@ -107,8 +136,8 @@ def chart(folder: Path, **templates: str) -> str:
     return str(folder / "chart")
 
 
-def tiny(release: str, path: str, **values: Any) -> Install:
-    return Install(Chart(release, NAMESPACE, values), ChartSource(path), None)
+def tiny(release: str, path: str, **values: Any) -> InstallChart:
+    return InstallChart(Chart(release, NAMESPACE, values), ChartSource(path), None)
 
 
 def releases(client: BlockingClient, name: str) -> list[Object]:
@@ -126,7 +155,7 @@ def test_a_chart_is_installed_then_upgraded_with_the_values_of_the_stack(
 
 
 @pytest.mark.parametrize(
-    ("template", "values", "said"),
+    ("template", "values", "message"),
     [
         pytest.param(MAP, {}, "say a value", id="a value is missing"),
         pytest.param(
@@ -136,12 +165,12 @@ def test_a_chart_is_installed_then_upgraded_with_the_values_of_the_stack(
     ],
 )
 def test_a_chart_that_fails_is_told_in_helms_words_with_where_to_look(  # noqa: PLR0913, PLR0917 - three fixtures, a row of three
-    installer: Helm, tmp_path: Path, request: pytest.FixtureRequest, template: str, values: dict[str, str], said: str
+    installer: Helm, tmp_path: Path, request: pytest.FixtureRequest, template: str, values: dict[str, str], message: str
 ) -> None:
     release = f"fails-{request.node.callspec.id.replace(' ', '-')}"
     with pytest.raises(HelmError) as caught:
         asyncio.run(installer.install(tiny(release, chart(tmp_path, map=template), **values)))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).endswith(f"; `helm status {release} --namespace {NAMESPACE}` says more")
 
 
@@ -166,6 +195,22 @@ def test_a_release_that_a_killed_helm_left_pending_is_told_with_the_way_out(
     )
     asyncio.run(installer.install(tiny("killed", chart(tmp_path, hook=""), value="3")))
     assert client.get("v1", "ConfigMap", "killed", NAMESPACE)["data"] == {"value": "3"}
+
+
+def test_a_cancelled_helm_leaves_no_pending_release(client: BlockingClient, installer: Helm, tmp_path: Path) -> None:
+    asyncio.run(installer.install(tiny("cancelled", chart(tmp_path, map=MAP), value="1")))
+    path = chart(tmp_path, map=MAP, hook=HOOK)
+
+    async def cancel() -> None:
+        task = asyncio.create_task(installer.install(tiny("cancelled", path, value="2")))
+        await asyncio.to_thread(pending, client, "cancelled")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    asyncio.run(installer.install(tiny("cancelled", chart(tmp_path, hook=""), value="3")))
+    assert client.get("v1", "ConfigMap", "cancelled", NAMESPACE)["data"] == {"value": "3"}
 
 
 def pending(client: BlockingClient, name: str) -> None:

@@ -12,11 +12,11 @@ from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 from trackbed.cluster.api.errors import KubeError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.rollout import history, recorded_run
-from trackbed.cluster.rollout.applyset import PART_OF, ApplySet, list_members
+from trackbed.cluster.rollout.applyset import PART_OF, ApplySet, iter_members
 from trackbed.cluster.rollout.options import RunOptions, StuckError
-from trackbed.cluster.rollout.preview import preview
+from trackbed.cluster.rollout.preview import iter_preview
 from trackbed.cluster.rollout.stack_run import StackRun
-from trackbed.cluster.stacks.install.steps import Apply, Step
+from trackbed.cluster.stacks.install.steps import ApplyFile, Step
 from trackbed.cluster.stacks.stack import Wait
 
 NAMESPACE = "runs"
@@ -32,11 +32,11 @@ FORCED = RunOptions("trackbed-test", wait_seconds=0, force=True)
 
 @pytest.fixture
 def client(api_server: Path) -> Iterator[BlockingClient]:
-    with connect(str(api_server)) as found:
-        found.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        for one in found.list("v1", "ConfigMap", NAMESPACE):
-            found.delete(one)
-        yield found
+    with connect(str(api_server)) as blocking_client:
+        blocking_client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        for body in blocking_client.list("v1", "ConfigMap", NAMESPACE):
+            blocking_client.delete(body)
+        yield blocking_client
 
 
 @pytest.fixture
@@ -67,12 +67,12 @@ def there(
 ) -> None:
     """A run with its record, as the command does it."""
     listed = list(wanted)
-    packed = pack(client, of, options, [Apply("", "x", listed)])
-    forward(work(client, of, options), client, [Apply("", "x", listed, gate)], packed)
+    packed = pack(client, of, options, [ApplyFile("", "x", listed)])
+    forward(work(client, of, options), client, [ApplyFile("", "x", listed, gate)], packed)
 
 
 def pack(client: BlockingClient, of: ApplySet, options: RunOptions, steps: Iterable[Step]) -> str:
-    return client.run(recorded_run.pack_before(client.dynamic, of, options, steps))
+    return client.run(recorded_run.pack_current_state(client.dynamic, of, options, steps))
 
 
 def forward(run: StackRun, client: BlockingClient, steps: Iterable[Step], packed: str | None) -> None:
@@ -80,7 +80,7 @@ def forward(run: StackRun, client: BlockingClient, steps: Iterable[Step], packed
 
 
 def latest(client: BlockingClient, of: ApplySet) -> history.RunRecord | None:
-    return client.run(history.read_latest(client.dynamic, of))
+    return client.run(history.read_latest_record(client.dynamic, of))
 
 
 def broken(client: BlockingClient, of: ApplySet, wanted: list[Object], after: int) -> None:
@@ -90,9 +90,9 @@ def broken(client: BlockingClient, of: ApplySet, wanted: list[Object], after: in
         yield from wanted[:after]
         raise Interrupted
 
-    packed = pack(client, of, OPTIONS, [Apply("", "x", wanted)])
+    packed = pack(client, of, OPTIONS, [ApplyFile("", "x", wanted)])
     with pytest.raises(Interrupted):
-        forward(work(client, of), client, [Apply("", "x", some())], packed)
+        forward(work(client, of), client, [ApplyFile("", "x", some())], packed)
 
 
 def steps_back(client: BlockingClient, of: ApplySet) -> tuple[Step, ...]:
@@ -103,15 +103,15 @@ def steps_back(client: BlockingClient, of: ApplySet) -> tuple[Step, ...]:
 
 def back(client: BlockingClient, of: ApplySet) -> dict[str, str]:
     """The way back; what became of each object."""
-    one = work(client, of, recorded_run.to_undo_options(OPTIONS))
-    client.run(recorded_run.roll_back(one, steps_back(client, of)))
-    return {change.what.split()[1]: change.outcome for change in one.changes}
+    run = work(client, of, recorded_run.to_undo_options(OPTIONS))
+    client.run(recorded_run.roll_back(run, steps_back(client, of)))
+    return {change.what.split()[1]: change.outcome for change in run.changes}
 
 
 def found(client: BlockingClient, of: ApplySet) -> dict[str, str]:
     """The ConfigMaps that are there, the set's parent aside."""
     listed = client.list("v1", "ConfigMap", NAMESPACE)
-    return {one["metadata"]["name"]: one["data"]["a"] for one in listed if one["metadata"]["name"] != of.name}
+    return {body["metadata"]["name"]: body["data"]["a"] for body in listed if body["metadata"]["name"] != of.name}
 
 
 def test_what_the_last_run_did_is_undone_and_nothing_of_others(client: BlockingClient, of: ApplySet) -> None:
@@ -121,7 +121,7 @@ def test_what_the_last_run_did_is_undone_and_nothing_of_others(client: BlockingC
     shown = {
         change.what.split()[1]: (change.outcome, change.fields)
         for change in client.collect(
-            preview(client.dynamic, of, recorded_run.to_undo_options(OPTIONS), steps_back(client, of))
+            iter_preview(client.dynamic, of, recorded_run.to_undo_options(OPTIONS), steps_back(client, of))
         )
     }
     assert shown == {
@@ -132,7 +132,7 @@ def test_what_the_last_run_did_is_undone_and_nothing_of_others(client: BlockingC
     }
     assert back(client, of) == {name: outcome for name, (outcome, _) in shown.items()}
     assert found(client, of) == {"of-others": "1", "same": "1", "changed": "1", "gone": "1"}
-    assert {one["metadata"]["name"] for one in client.collect(list_members(client.dynamic, of))} == {
+    assert {body["metadata"]["name"] for body in client.collect(iter_members(client.dynamic, of))} == {
         "same",
         "changed",
         "gone",
@@ -182,7 +182,9 @@ def test_a_way_back_that_broke_off_is_gone_to_its_end_later_also_after_another_r
 
     with pytest.raises(Interrupted):
         client.run(
-            recorded_run.roll_back(work(client, of, recorded_run.to_undo_options(OPTIONS)), (Apply("", "x", some()),))
+            recorded_run.roll_back(
+                work(client, of, recorded_run.to_undo_options(OPTIONS)), (ApplyFile("", "x", some()),)
+            )
         )
     assert sorted(found(client, of).values()) == ["1", "2"]
     there(client, of, maps(one="3", two="3"))
@@ -206,7 +208,7 @@ def test_what_was_there_before_it_became_a_member_is_given_back_as_it_was(client
     live = client.get("v1", "ConfigMap", "theirs", NAMESPACE)
     assert live["data"] == {"a": "theirs", "b": "kept"}
     assert PART_OF not in live["metadata"].get("labels", {})
-    client.run(work(client, of).remove())
+    client.run(work(client, of).delete_members())
     assert found(client, of) == {"theirs": "theirs"}
 
 
@@ -215,8 +217,8 @@ def test_one_record_is_kept_and_runs_are_counted(client: BlockingClient, of: App
         there(client, of, maps(one=value))
     record = latest(client, of)
     assert record is not None
-    assert (record.revision, record.run) == (3, history.DONE)
-    assert [one["data"] for one in record.unpack_objects()] == [{"a": "2"}]
+    assert (record.revision, record.state) == (3, history.DONE)
+    assert [body["data"] for body in record.unpack_objects()] == [{"a": "2"}]
     selector = f"trackbed.dev/set={of.id}"
     assert len(list(client.list("apps/v1", "ControllerRevision", NAMESPACE, selector=selector))) == 1
 
@@ -224,12 +226,12 @@ def test_one_record_is_kept_and_runs_are_counted(client: BlockingClient, of: App
 def test_a_run_that_changes_nothing_leaves_the_way_back_as_it_is(client: BlockingClient, of: ApplySet) -> None:
     there(client, of, maps(one="1"))
     there(client, of, maps(one="2"))
-    forward(work(client, of), client, [Apply("", "x", maps(one="2"))], None)
+    forward(work(client, of), client, [ApplyFile("", "x", maps(one="2"))], None)
     back(client, of)
-    forward(work(client, of), client, [Apply("", "x", maps(one="1"))], None)
+    forward(work(client, of), client, [ApplyFile("", "x", maps(one="1"))], None)
     record = latest(client, of)
     assert record is not None
-    assert (record.revision, record.run) == (2, history.UNDONE)
+    assert (record.revision, record.state) == (2, history.UNDONE)
     assert found(client, of) == {"one": "1"}
 
 
@@ -237,8 +239,8 @@ def test_what_is_too_large_is_not_kept_and_nothing_older_stands_for_it(client: B
     there(client, of, maps(one="1"))
     there(client, of, [config(f"large-{number}", a=secrets.token_hex(400_000)) for number in range(3)])
     packed = pack(client, of, OPTIONS, ())
-    assert not history.is_storable(packed)
-    forward(work(client, of), client, [Apply("", "x", maps(one="3"))], packed)
+    assert not history.is_record_storable(packed)
+    forward(work(client, of), client, [ApplyFile("", "x", maps(one="3"))], packed)
     with pytest.raises(KubeError, match="was too large to be kept; apply the Fabric it came from"):
         steps_back(client, of)
 
@@ -256,6 +258,6 @@ def test_the_record_makes_the_sets_namespace_where_it_is_not_there_yet(client: B
 
 def test_taking_a_stack_away_forgets_the_way_back(client: BlockingClient, of: ApplySet) -> None:
     there(client, of, maps(one="1"))
-    client.run(recorded_run.remove(work(client, of)))
+    client.run(recorded_run.remove_stack(work(client, of)))
     assert latest(client, of) is None
     assert found(client, of) == {}

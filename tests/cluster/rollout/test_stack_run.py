@@ -13,10 +13,10 @@ from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 from tests.cluster.objects import GROUP, crd
 from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.rollout.applyset import ApplySet, compute_id, list_members
+from trackbed.cluster.rollout.applyset import ApplySet, compute_applyset_id, iter_members
 from trackbed.cluster.rollout.options import RunOptions, StuckError
 from trackbed.cluster.rollout.stack_run import StackRun
-from trackbed.cluster.stacks.install.steps import Apply, Labelled, Step
+from trackbed.cluster.stacks.install.steps import ApplyFile, Step, WaitForLabel
 from trackbed.cluster.stacks.stack import Wait
 
 NAMESPACE = "rolled"
@@ -28,9 +28,9 @@ class Interrupted(Exception):  # noqa: N818 - stands for whatever ends a run
 
 @pytest.fixture
 def client(api_server: Path) -> Iterator[BlockingClient]:
-    with connect(str(api_server)) as found:
-        found.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        yield found
+    with connect(str(api_server)) as blocking_client:
+        blocking_client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        yield blocking_client
 
 
 @pytest.fixture
@@ -49,30 +49,30 @@ def rolled(client: BlockingClient, of: ApplySet, *steps: Step, force: bool = Fal
     return run
 
 
-def outcomes(one: StackRun) -> dict[str, str]:
-    return {change.what: change.outcome for change in one.changes}
+def outcomes(stack_run: StackRun) -> dict[str, str]:
+    return {change.what: change.outcome for change in stack_run.changes}
 
 
 def names(client: BlockingClient, namespace: str = NAMESPACE) -> set[str]:
-    return {one["metadata"]["name"] for one in client.list("v1", "ConfigMap", namespace)}
+    return {body["metadata"]["name"] for body in client.list("v1", "ConfigMap", namespace)}
 
 
 def test_a_second_run_changes_nothing_and_a_third_what_differs(client: BlockingClient, of: ApplySet) -> None:
     objects = [config("first", a="1"), config("second", a="1")]
-    assert outcomes(rolled(client, of, Apply("", "x", objects))) == {
+    assert outcomes(rolled(client, of, ApplyFile("", "x", objects))) == {
         "ConfigMap first in rolled": "created",
         "ConfigMap second in rolled": "created",
     }
-    assert set(outcomes(rolled(client, of, Apply("", "x", objects))).values()) == {"same"}
-    third = rolled(client, of, Apply("", "x", [config("first", a="1"), config("second", a="2")]))
+    assert set(outcomes(rolled(client, of, ApplyFile("", "x", objects))).values()) == {"same"}
+    third = rolled(client, of, ApplyFile("", "x", [config("first", a="1"), config("second", a="2")]))
     assert list(outcomes(third).values()) == ["same", "changed"]
 
 
 def test_what_is_wanted_no_longer_is_removed_and_nothing_else(client: BlockingClient, of: ApplySet) -> None:
     client.create(config("of-others", a="1"))
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "own", "namespace": NAMESPACE}}
-    rolled(client, of, Apply("", "x", [config("stays"), config("goes"), account]))
-    after = rolled(client, of, Apply("", "x", [config("stays")]))
+    rolled(client, of, ApplyFile("", "x", [config("stays"), config("goes"), account]))
+    after = rolled(client, of, ApplyFile("", "x", [config("stays")]))
     assert outcomes(after) == {
         "ConfigMap stays in rolled": "same",
         "ConfigMap goes in rolled": "removed",
@@ -86,11 +86,11 @@ def test_what_is_wanted_no_longer_is_removed_and_nothing_else(client: BlockingCl
 
 def test_a_namespace_is_never_removed(client: BlockingClient, of: ApplySet) -> None:
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kept", "labels": {"a": "1"}}}
-    rolled(client, of, Apply("", "x", [space, config("inside", "kept")]))
-    after = rolled(client, of, Apply("", "x", [config("elsewhere")]))
+    rolled(client, of, ApplyFile("", "x", [space, config("inside", "kept")]))
+    after = rolled(client, of, ApplyFile("", "x", [config("elsewhere")]))
     assert outcomes(after)["ConfigMap inside in kept"] == "removed"
     assert client.get("v1", "Namespace", "kept")["status"]["phase"] == "Active"
-    assert outcomes(rolled(client, of, Apply("", "x", [space])))["Namespace kept"] == "same"
+    assert outcomes(rolled(client, of, ApplyFile("", "x", [space])))["Namespace kept"] == "same"
 
 
 def test_a_run_that_broke_off_left_nothing_that_the_next_one_does_not_find(
@@ -101,26 +101,26 @@ def test_a_run_that_broke_off_left_nothing_that_the_next_one_does_not_find(
         raise Interrupted
 
     with pytest.raises(Interrupted):
-        rolled(client, of, Apply("", "x", broken()))
+        rolled(client, of, ApplyFile("", "x", broken()))
     assert outcomes(rolled(client, of)) == {"ConfigMap half-way in rolled": "removed"}
 
 
 def test_fields_of_others_are_told_and_taken_over_only_when_asked(client: BlockingClient, of: ApplySet) -> None:
     client.apply(config("contested", a="theirs"), manager="somebody")
     with pytest.raises(StuckError) as caught:
-        rolled(client, of, Apply("", "the map", [config("contested", a="ours"), config("free", a="1")]))
+        rolled(client, of, ApplyFile("", "the map", [config("contested", a="ours"), config("free", a="1")]))
     assert str(caught.value).startswith("the map: others own fields that are wanted here; --force takes them over:\n")
     assert 'conflict with "somebody": .data.a' in str(caught.value)
     assert client.get("v1", "ConfigMap", "contested", NAMESPACE)["data"] == {"a": "theirs"}
     assert "free" in names(client)
-    rolled(client, of, Apply("", "the map", [config("contested", a="ours")]), force=True)
+    rolled(client, of, ApplyFile("", "the map", [config("contested", a="ours")]), force=True)
     assert client.get("v1", "ConfigMap", "contested", NAMESPACE)["data"] == {"a": "ours"}
 
 
 def test_a_gate_that_stays_shut_ends_the_run_with_what_is_missing(client: BlockingClient, of: ApplySet) -> None:
     gate = Wait("deployment/none", "condition=Available", NAMESPACE)
     with pytest.raises(StuckError) as caught:
-        rolled(client, of, Apply("", "x", [config("before")], (gate,)), Apply("", "y", [config("behind")]))
+        rolled(client, of, ApplyFile("", "x", [config("before")], (gate,)), ApplyFile("", "y", [config("behind")]))
     assert str(caught.value) == (
         "deployment/none did not get to condition=Available in 0 s:\n"
         "  there is no deployment/none in namespace rolled yet\n"
@@ -141,7 +141,7 @@ def late(kind: str) -> Object:
 
 def test_a_kind_that_is_not_served_ends_the_run_with_what_to_do(client: BlockingClient, of: ApplySet) -> None:
     with pytest.raises(StuckError, match=r"Never late in rolled: the server has no .*; install its CRD"):
-        rolled(client, of, Apply("", "x", [late("Never")]))
+        rolled(client, of, ApplyFile("", "x", [late("Never")]))
 
 
 def test_a_kind_that_comes_meanwhile_is_waited_for(client: BlockingClient, of: ApplySet, api_server: Path) -> None:
@@ -152,14 +152,14 @@ def test_a_kind_that_comes_meanwhile_is_waited_for(client: BlockingClient, of: A
                 pool.submit(crds.install_crds, other, [crd("lates", "Late")])
 
         run = StackRun(client.dynamic, of, RunOptions("trackbed-test"), report)
-        client.run(run.apply_steps([Apply("", "x", [late("Late")])]))
+        client.run(run.apply_steps([ApplyFile("", "x", [late("Late")])]))
     assert outcomes(run) == {"Late late in rolled": "created"}
-    client.run(run.remove())
+    client.run(run.delete_members())
 
 
 def test_what_a_controller_wrote_meanwhile_is_no_change_of_ours(client: BlockingClient, of: ApplySet) -> None:
     objects = [config("first"), config("second")]
-    rolled(client, of, Apply("", "x", objects))
+    rolled(client, of, ApplyFile("", "x", objects))
 
     def some() -> Iterator[Object]:
         yield objects[0]
@@ -167,35 +167,35 @@ def test_what_a_controller_wrote_meanwhile_is_no_change_of_ours(client: Blocking
         client.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}, manager="controller")
         yield objects[1]
 
-    assert set(outcomes(rolled(client, of, Apply("", "x", some()))).values()) == {"same"}
+    assert set(outcomes(rolled(client, of, ApplyFile("", "x", some()))).values()) == {"same"}
 
 
 def test_nodes_that_lack_the_label_are_gone_on_without_but_not_all_of_them(
     client: BlockingClient, of: ApplySet
 ) -> None:
     with pytest.raises(StuckError, match="no node has label rolled=yes: compare node and port names"):
-        rolled(client, of, Labelled("rolled=yes", 2))
+        rolled(client, of, WaitForLabel("rolled=yes", 2))
     client.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "one", "labels": {"rolled": "yes"}}})
-    told: list[str] = []
-    run = StackRun(client.dynamic, of, RunOptions("trackbed-test", wait_seconds=0), told.append)
-    client.run(run.apply_steps([Labelled("rolled=yes", 2)]))
-    assert told[-1] == "going on with 1 of 2 nodes: the others get the label once they are up"
+    messages: list[str] = []
+    run = StackRun(client.dynamic, of, RunOptions("trackbed-test", wait_seconds=0), messages.append)
+    client.run(run.apply_steps([WaitForLabel("rolled=yes", 2)]))
+    assert messages[-1] == "continuing with 1 of 2 nodes: the others get the label once they are up"
 
 
 def test_removing_the_set_leaves_nothing_of_it(client: BlockingClient, of: ApplySet) -> None:
-    one = rolled(client, of, Apply("", "x", [config("member")]))
-    client.run(one.remove())
-    assert client.collect(list_members(client.dynamic, of)) == []
+    stack_run = rolled(client, of, ApplyFile("", "x", [config("member")]))
+    client.run(stack_run.delete_members())
+    assert client.collect(iter_members(client.dynamic, of)) == []
     with pytest.raises(ApiRefusedError, match="not found"):
         client.get("v1", "ConfigMap", of.name, NAMESPACE)
 
 
 def test_removing_what_was_never_there_makes_nothing(client: BlockingClient) -> None:
     applyset = ApplySet("never", "no-such-namespace")
-    client.run(StackRun(client.dynamic, applyset, RunOptions("trackbed-test"), lambda _: None).remove())
+    client.run(StackRun(client.dynamic, applyset, RunOptions("trackbed-test"), lambda _: None).delete_members())
 
 
 def test_the_sets_id_is_the_one_that_kubectl_computes() -> None:
     """Of its own tests and of the Kubernetes reference: Secret my-set in namespace test."""
     known = "applyset-0eFHV8ySqp7XoShsGvyWFQD3s96yqwHmzc4e0HR1dsY-v1"
-    assert compute_id("my-set", "test", "Secret") == known
+    assert compute_applyset_id("my-set", "test", "Secret") == known

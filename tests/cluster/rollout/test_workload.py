@@ -17,12 +17,12 @@ NAMESPACE = "gates"
 
 @pytest.fixture(scope="module")
 def client(api_server: Path) -> Iterator[BlockingClient]:
-    with connect(str(api_server)) as found:
-        found.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        found.apply(
+    with connect(str(api_server)) as blocking_client:
+        blocking_client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        blocking_client.apply(
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": NAMESPACE}}
         )
-        yield found
+        yield blocking_client
 
 
 def told(client: BlockingClient, kind: str, name: str) -> list[str]:

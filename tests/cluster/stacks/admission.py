@@ -10,16 +10,16 @@ from trackbed_lab.kubernetes.blocking import BlockingClient
 from tests.cluster.stacks.fabric_of import FLAT, fabric
 from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.stacks.native.annotation import policies
+from trackbed.cluster.stacks.native.annotation import build_policies
 
 RAILS = "trackbed.dev/rails"
 SECONDS = 30.0
 """How long the API server may take to know a policy; it takes about one."""
 
 
-def pod(asked: str | None = None, namespace: str = "default", **spec: Any) -> Object:
+def pod(value: str | None = None, namespace: str = "default", **spec: Any) -> Object:
     """A pod of one container, with the annotation or without."""
-    annotations = {} if asked is None else {RAILS: asked}
+    annotations = {} if value is None else {RAILS: value}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -34,23 +34,23 @@ def container(name: str, **limits: str) -> dict[str, Any]:
     return {"name": name, "image": "i", "resources": {"limits": named}}
 
 
-def given_rails(client: BlockingClient, one: Object) -> dict[str, list[int]]:
+def given_rails(client: BlockingClient, manifest: Object) -> dict[str, list[int]]:
     """By container, the rails that a pod asks for once it is created; each as limit and as request, one of each."""
-    made = client.create(one, dry_run=True).body
-    found = {}
+    made = client.create(manifest, dry_run=True).body
+    result = {}
     for each in (*made["spec"]["containers"], *made["spec"].get("initContainers", ())):
         limits, requests = (_ours(each["resources"].get(key, {})) for key in ("limits", "requests"))
         assert limits == requests
         assert set(limits.values()) <= {"1"}
         if limits:
-            found[each["name"]] = sorted(int(name.removeprefix("trackbed.dev/rail")) for name in limits)
-    return found
+            result[each["name"]] = sorted(int(name.removeprefix("trackbed.dev/rail")) for name in limits)
+    return result
 
 
-def refusal(client: BlockingClient, one: Object) -> str:
+def refusal(client: BlockingClient, manifest: Object) -> str:
     """Why an object is refused, empty if it is not."""
     try:
-        client.create(one, dry_run=True)
+        client.create(manifest, dry_run=True)
     except ApiRefusedError as error:
         return error.message
     return ""
@@ -63,8 +63,8 @@ def _ours(quantities: dict[str, str]) -> dict[str, str]:
 def install(client: BlockingClient, rails: int) -> None:
     """Make the policies of a fabric with so many rails, and wait until the API server goes by them."""
     nodes = [{"hosts": "gpu-0", "ports": [f"port{rail}" for rail in range(rails)]}]
-    for one in policies(fabric(rails, nodes, addressing=FLAT)):
-        client.apply(one, force=True)
+    for manifest in build_policies(fabric(rails, nodes, addressing=FLAT)):
+        client.apply(manifest, force=True)
     deadline = time.monotonic() + SECONDS
     words = "has rail 0 only" if rails == 1 else f"has rails 0 to {rails - 1}"
     while words not in refusal(client, pod("wrong")) or not _gives(client, rails):
@@ -83,9 +83,9 @@ def _gives(client: BlockingClient, rails: int) -> bool:
     return (given_rails(client, pod("all")), given_rails(client, pod(namespace=name))) == (wanted, wanted)
 
 
-def namespace(name: str, asked: str | None = None) -> Object:
+def namespace(name: str, value: str | None = None) -> Object:
     """A namespace, with a default or without."""
-    annotations = {} if asked is None else {RAILS: asked}
+    annotations = {} if value is None else {RAILS: value}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": annotations}}
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from tests.cluster.stacks.fabrics import site as fabric
 from tests.cluster.stacks.sites import POINT_TO_POINT, alike
-from trackbed.cluster.stacks import stack
-from trackbed.cluster.stacks.install import bundle
+from trackbed.cluster.stacks import load_stack
+from trackbed.cluster.stacks.install.bundle import render_bundle
 from trackbed.cluster.stacks.stack import Stack
 from trackbed.fabric.plan.plan import Plan
 
-HOSTDEVICE = stack("network-operator-hostdevice")
+HOSTDEVICE = load_stack("network-operator-hostdevice")
 LABEL = "trackbed.dev/fabric=train"
 
 
@@ -20,6 +20,6 @@ def site(nodes: int = 2, **kubernetes: Any) -> Plan:
     return fabric(alike(nodes, 2), 2, addressing=POINT_TO_POINT, kubernetes=kubernetes)
 
 
-def files(one: Stack, planned: Plan) -> dict[str, str]:
+def files(stack_: Stack, planned: Plan) -> dict[str, str]:
     """Name and text of each file of a bundle."""
-    return {name: "".join(chunks) for name, chunks in bundle(one, planned)}
+    return {name: "".join(chunks) for name, chunks in render_bundle(stack_, planned)}

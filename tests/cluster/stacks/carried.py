@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.cluster.stacks.sites import HEAD, alike
 from trackbed.cluster.stacks.objects import Manifest
-from trackbed.cluster.stacks.stack import Stack, objects
+from trackbed.cluster.stacks.stack import Stack, iter_objects
 from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
@@ -21,7 +21,7 @@ def carried(**spec: Any) -> Plan:
 
 def of_kind(stack: Stack, of: Plan, kind: str) -> dict[str, Manifest]:
     """The objects of one kind by name."""
-    return {one["metadata"]["name"]: one for one in objects(stack, of) if one["kind"] == kind}
+    return {manifest["metadata"]["name"]: manifest for manifest in iter_objects(stack, of) if manifest["kind"] == kind}
 
 
 def refused(stack: Stack, of: Plan) -> list[str]:

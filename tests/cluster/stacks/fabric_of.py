@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.cluster.stacks.sites import HEAD, alike
 from trackbed.cluster.stacks.objects import Manifest
-from trackbed.cluster.stacks.stack import Stack, objects
+from trackbed.cluster.stacks.stack import Stack, iter_objects
 from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
@@ -33,7 +33,7 @@ def named(prefix: str, hosts: str) -> dict[str, Any]:
 
 def of_kind(stack: Stack, planned: Plan, kind: str) -> list[Manifest]:
     """The objects of one kind, in order."""
-    return [one for one in objects(stack, planned) if one["kind"] == kind]
+    return [manifest for manifest in iter_objects(stack, planned) if manifest["kind"] == kind]
 
 
 def one(stack: Stack, planned: Plan, kind: str) -> Manifest:

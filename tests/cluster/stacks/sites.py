@@ -29,7 +29,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "sriov-operator": {"addressing": NODE_SUBNET, **VFS},
     "openshift": {"addressing": SHARED, **VFS},
     "dranet": {"addressing": POINT_TO_POINT},
-    "dra-sriov": {"addressing": SHARED, **VFS},
+    "dra-sriov": {"addressing": SHARED, **VFS, "rdma": {"namespaceMode": "shared"}},
     "bare-metal": {"addressing": POINT_TO_POINT},
     "kvm": {"addressing": SHARED, **VFS},
     "aws-efa": {"addressing": NONE},

@@ -11,11 +11,11 @@ from trackbed_lab.kubernetes.blocking import BlockingClient
 from tests.api_server import accepted, refused, with_unknown_field, with_wrong_type
 from tests.cluster.stacks.sites import NO_DUAL, SHAPES, alike, planned
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.stacks import MODULES, stack
-from trackbed.cluster.stacks.nfd import node_feature_rule
+from trackbed.cluster.stacks import MODULES, load_stack
+from trackbed.cluster.stacks.nfd import build_node_feature_rules
 from trackbed.cluster.stacks.objects import Manifest
-from trackbed.cluster.stacks.size import ETCD_BYTES
-from trackbed.cluster.stacks.stack import objects
+from trackbed.cluster.stacks.size import MAX_REQUEST_BYTES
+from trackbed.cluster.stacks.stack import iter_objects
 from trackbed.fabric.plan.plan import Plan
 
 CASES = [(name, shape) for name in MODULES for shape in SHAPES if not (SHAPES[shape][2] and name in NO_DUAL)]
@@ -25,8 +25,8 @@ WITHOUT_OBJECTS = {"bare-metal", "kvm", "aws-efa", "azure", "gke", "oci"}
 
 def rendered(name: str, plan: Plan) -> list[Manifest]:
     """A stack's objects and the rule that labels its nodes."""
-    assert list(stack(name).refusals(plan)) == []
-    return [*objects(stack(name), plan), *node_feature_rule(plan)]
+    assert list(load_stack(name).refusals(plan)) == []
+    return [*iter_objects(load_stack(name), plan), *build_node_feature_rules(plan)]
 
 
 @pytest.mark.parametrize(("name", "shape"), CASES, ids=[f"{name}, {shape}" for name, shape in CASES])
@@ -40,26 +40,30 @@ def test_every_object_is_created_strictly_and_without_a_warning(cluster: Blockin
 def test_an_object_of_each_kind_is_refused_once_it_is_spoiled(
     cluster: BlockingClient, name: str, spoil: Callable[[Object], Object]
 ) -> None:
-    one_of_each = {one["kind"]: one for one in rendered(name, planned(name, alike(2, 2), 2))}
-    spoiled = [spoil(one) for one in one_of_each.values()]
-    assert [one["kind"] for one in spoiled if not refused(cluster, one)] == []
+    one_of_each = {manifest["kind"]: manifest for manifest in rendered(name, planned(name, alike(2, 2), 2))}
+    spoiled = [spoil(item) for item in one_of_each.values()]
+    assert [manifest["kind"] for manifest in spoiled if not refused(cluster, manifest)] == []
 
 
 def test_every_stack_has_its_site() -> None:
     assert {
-        name for name in MODULES if not list(objects(stack(name), planned(name, alike(2, 2), 2)))
+        name for name in MODULES if not list(iter_objects(load_stack(name), planned(name, alike(2, 2), 2)))
     } == WITHOUT_OBJECTS
 
 
 def test_a_pool_over_the_limit_is_refused_by_etcd_and_one_below_it_is_not(cluster: BlockingClient) -> None:
     """Where `stacks.size` draws the line, etcd does: without it a site would learn of it when its controller writes."""
     plan = planned("network-operator-hostdevice", alike(2, 2), 2)
-    pool = next(one for one in objects(stack("network-operator-hostdevice"), plan) if one["kind"] == "CIDRPool")
+    pool = next(
+        manifest
+        for manifest in iter_objects(load_stack("network-operator-hostdevice"), plan)
+        if manifest["kind"] == "CIDRPool"
+    )
     entry = len(msgspec.json.encode(pool["spec"]["staticAllocations"][0])) + 1
     for share, sound in ((0.97, True), (1.03, False)):
         entries = [
             {"gateway": "172.16.0.1", "nodeName": "gpu-0", "prefix": "172.16.0.0/31"}
-            for _ in range(int(ETCD_BYTES * share) // entry)
+            for _ in range(int(MAX_REQUEST_BYTES * share) // entry)
         ]
         sized = {**pool, "spec": {**pool["spec"], "staticAllocations": entries}}
         assert (accepted(cluster, [sized]) == []) is sound

@@ -58,12 +58,12 @@ def test_one_unit_needs_no_spine() -> None:
 
 def test_slurm_counts_gpus_by_their_devices() -> None:
     nodes = [{"hosts": "gpu-[0-63]"}, {"hosts": "one", "ports": ["eno1", *[None] * 7]}]
-    found = files(nodes)
-    assert found["gres.conf"] == (
+    contents = files(nodes)
+    assert contents["gres.conf"] == (
         "NodeName=gpu-[0-63] Name=gpu File=/dev/nvidia[0-7]\nNodeName=one Name=gpu File=/dev/nvidia0\n"
     )
-    assert "NodeName=one Gres=gpu:1 State=UNKNOWN\n" in found["slurm.conf"]
-    assert "PartitionName=train Nodes=gpu-[0-63],one State=UP\n" in found["slurm.conf"]
+    assert "NodeName=one Gres=gpu:1 State=UNKNOWN\n" in contents["slurm.conf"]
+    assert "PartitionName=train Nodes=gpu-[0-63],one State=UP\n" in contents["slurm.conf"]
 
 
 def test_first_jobs_take_all_gpus_of_all_nodes() -> None:
@@ -91,6 +91,6 @@ def test_folded_names_read_back_as_the_same_nodes(names: list[str]) -> None:
 
 def test_12500_nodes_fold_into_391_switches() -> None:
     wide = NODE_SUBNET | {"ipv4": "10.0.0.0/8", "ipv4NodePrefix": 29}
-    found = files([{"hosts": "gpu-[0-12499]"}], addressing=wide)
-    assert found["topology.conf"].count("SwitchName=unit") == 391
-    assert found["hostfile"].count("\n") == 12500
+    contents = files([{"hosts": "gpu-[0-12499]"}], addressing=wide)
+    assert contents["topology.conf"].count("SwitchName=unit") == 391
+    assert contents["hostfile"].count("\n") == 12500

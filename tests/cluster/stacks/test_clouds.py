@@ -10,13 +10,13 @@ import pytest
 from tests.cluster.stacks.fabrics import site
 from tests.cluster.stacks.sites import NONE, SHARED
 from trackbed.cluster.stacks.clouds import aws_efa, azure, gke, oci
-from trackbed.cluster.stacks.clouds.provider import LEFT_OUT
-from trackbed.cluster.stacks.install import bundle
-from trackbed.cluster.stacks.nccl import variables
+from trackbed.cluster.stacks.clouds.provider import UNSET_VARIABLES
+from trackbed.cluster.stacks.install.bundle import render_bundle
+from trackbed.cluster.stacks.nccl import build_variables
 from trackbed.cluster.stacks.stack import Stack
 from trackbed.fabric.plan.plan import Plan
 
-CLOUDS = {one.name: one for one in (aws_efa.STACK, azure.STACK, gke.STACK, oci.STACK)}
+CLOUDS = {stack.name: stack for stack in (aws_efa.STACK, azure.STACK, gke.STACK, oci.STACK)}
 
 
 def plan(rails: int, **fields: Any) -> Plan:
@@ -27,10 +27,10 @@ def cloud(name: str, rails: int) -> Plan:
     return plan(rails, linkType="infiniband") if name == "azure" else plan(rails)
 
 
-def kept(one: Stack, planned: Plan) -> dict[str, str]:
+def kept(stack_: Stack, planned: Plan) -> dict[str, str]:
     """The variables a job has in the end: general ones, the cloud's own in their place, empty ones gone."""
-    access = one.access(planned)
-    both = variables(planned, access.hcas) | dict(access.env)
+    access = stack_.access(planned)
+    both = build_variables(planned, access.hcas) | dict(access.env)
     return {name: value for name, value in both.items() if value}
 
 
@@ -106,14 +106,14 @@ def test_gke_lists_a_network_for_each_rail_beside_the_default_one() -> None:
         {"interfaceName": "eth2", "network": "rdma-0"},
     ]
     assert listed[-1] == {"interfaceName": "eth9", "network": "rdma-7"}
-    assert [(one.path, one.mount, one.read_only) for one in access.host_paths] == [
+    assert [(host_path.path, host_path.mount, host_path.read_only) for host_path in access.host_paths] == [
         ("/home/kubernetes/bin/gib", "/usr/local/gib", True)
     ]
 
 
 def test_gke_takes_the_networks_names_that_the_fabric_gives() -> None:
     annotations = dict(gke.STACK.access(plan(2, names={"network": "mrdma-{rail}"})).annotations)
-    assert [one["network"] for one in json.loads(annotations["networking.gke.io/interfaces"])] == [
+    assert [item["network"] for item in json.loads(annotations["networking.gke.io/interfaces"])] == [
         "default",
         "mrdma-0",
         "mrdma-1",
@@ -127,8 +127,8 @@ def test_on_gke_nccl_is_left_to_gib() -> None:
 def test_oci_repeats_one_network_and_uses_oracles_traffic_class() -> None:
     planned = plan(16)
     access = oci.STACK.access(planned)
-    assert {(one.namespace, one.name) for one in access.networks} == {("default", "rdma-vf")}
-    assert [one.interface for one in access.networks] == [f"rail{rail}" for rail in range(16)]
+    assert {(network.namespace, network.name) for network in access.networks} == {("default", "rdma-vf")}
+    assert [network.interface for network in access.networks] == [f"rail{rail}" for rail in range(16)]
     assert access.resources == (("nvidia.com/rdma-vf", 16),)
     assert access.privileged
     assert kept(oci.STACK, planned) == {
@@ -143,12 +143,12 @@ def test_oci_repeats_one_network_and_uses_oracles_traffic_class() -> None:
 def test_every_variable_that_a_plan_gives_is_decided_about() -> None:
     general: set[str] = set()
     for planned in (site([{"hosts": "a"}]), site([{"hosts": "a"}], addressing=SHARED | {"gateway": "none"})):
-        general |= variables(planned, oci.STACK.access(planned).hcas).keys()
-    assert general - {"NCCL_SOCKET_IFNAME"} <= {name for name, _ in LEFT_OUT}
+        general |= build_variables(planned, oci.STACK.access(planned).hcas).keys()
+    assert general - {"NCCL_SOCKET_IFNAME"} <= {name for name, _ in UNSET_VARIABLES}
 
 
 @pytest.mark.parametrize("name", CLOUDS)
 def test_the_bundle_of_a_cloud_is_what_pods_carry(name: str) -> None:
-    ((file, chunks),) = bundle(CLOUDS[name], cloud(name, 8))
+    ((file, chunks),) = render_bundle(CLOUDS[name], cloud(name, 8))
     assert file == "README.txt"
     assert "A pod carries:" in "".join(chunks)

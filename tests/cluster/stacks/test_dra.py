@@ -16,18 +16,18 @@ from trackbed.cluster.stacks.stack import Stack
 from trackbed.fabric.plan.plan import Plan
 
 MOVED = {"addressing": POINT_TO_POINT}
-VIRTUAL = {"addressing": SHARED, **VFS}
+VIRTUAL = {"addressing": SHARED, **VFS, "rdma": {"namespaceMode": "shared"}}
 BOTH = pytest.mark.parametrize(("stack", "site"), [(DRANET, MOVED), (SRIOV, VIRTUAL)], ids=["dranet", "dra-sriov"])
 
 
 def devices(stack: Stack, plan: Plan, suffix: str = "") -> dict[str, Any]:
     template = of_kind(stack, plan, "ResourceClaimTemplate")[f"train-rails{suffix}"]
-    found: dict[str, Any] = template["spec"]["spec"]["devices"]
-    return found
+    result: dict[str, Any] = template["spec"]["spec"]["devices"]
+    return result
 
 
 def expressions(stack: Stack, plan: Plan) -> list[str]:
-    return [one["exactly"]["selectors"][0]["cel"]["expression"] for one in devices(stack, plan)["requests"]]
+    return [request["exactly"]["selectors"][0]["cel"]["expression"] for request in devices(stack, plan)["requests"]]
 
 
 @BOTH
@@ -37,18 +37,18 @@ def test_a_pods_claim_names_the_template_and_the_template_the_class(stack: Stack
     assert stack.access(plan).claims == (Claim("rails", "train-rails"),)
     assert not stack.access(plan).networks
     assert not stack.access(plan).resources
-    assert {one["metadata"]["namespace"] for one in templates.values()} == {"training"}
+    assert {manifest["metadata"]["namespace"] for manifest in templates.values()} == {"training"}
     requests = devices(stack, plan)["requests"]
-    assert [one["name"] for one in requests] == ["rail0", "rail1"]
+    assert [request["name"] for request in requests] == ["rail0", "rail1"]
     classes = of_kind(stack, plan, "DeviceClass")
-    assert {one["exactly"]["deviceClassName"] for one in requests} == set(classes) == {"train-rails"}
+    assert {request["exactly"]["deviceClassName"] for request in requests} == set(classes) == {"train-rails"}
 
 
 @BOTH
 def test_no_test_reads_an_attribute_that_a_device_may_lack(stack: Stack, site: dict[str, Any]) -> None:
     plan = carried(**site)
-    (own,) = of_kind(stack, plan, "DeviceClass").values()
-    for test in [*expressions(stack, plan), own["spec"]["selectors"][0]["cel"]["expression"]]:
+    (manifests,) = of_kind(stack, plan, "DeviceClass").values()
+    for test in [*expressions(stack, plan), manifests["spec"]["selectors"][0]["cel"]["expression"]]:
         read = test.split(" && ")[-1].partition(" ")[0]
         assert f"has({read}) && " in test  # an unknown field stops the allocation of the whole pod
 
@@ -66,18 +66,18 @@ def test_gpus_are_tied_to_their_rails(  # noqa: PLR0913, PLR0917 - a table's col
     stack: Stack, site: dict[str, Any], rails: int, gpus: int, requests: dict[str, int], constraints: list[list[str]]
 ) -> None:
     plan = carried(rails=rails, nodes=[alike(2, rails)[0] | {"gpus": gpus}], **site)
-    found = devices(stack, plan, "-gpus")
-    assert {one["name"]: one["exactly"]["count"] for one in found["requests"][rails:]} == requests
-    assert [one["requests"] for one in found["constraints"]] == constraints
-    assert {one["matchAttribute"] for one in found["constraints"]} == {"resource.kubernetes.io/pcieRoot"}
+    claim = devices(stack, plan, "-gpus")
+    assert {request["name"]: request["exactly"]["count"] for request in claim["requests"][rails:]} == requests
+    assert [request["requests"] for request in claim["constraints"]] == constraints
+    assert {constraint["matchAttribute"] for constraint in claim["constraints"]} == {"resource.kubernetes.io/pcieRoot"}
 
 
 @BOTH
 def test_there_is_no_template_with_gpus_where_nodes_have_unlike_ones(stack: Stack, site: dict[str, Any]) -> None:
     nodes = unlike()
     nodes[1]["gpus"] = 4
-    found = of_kind(stack, carried(rails=8, nodes=nodes, **site), "ResourceClaimTemplate")
-    assert list(found) == ["train-rails", *(f"train-rail{rail}" for rail in range(8))]
+    manifests = of_kind(stack, carried(rails=8, nodes=nodes, **site), "ResourceClaimTemplate")
+    assert list(manifests) == ["train-rails", *(f"train-rail{rail}" for rail in range(8))]
 
 
 @BOTH
@@ -87,9 +87,9 @@ def test_a_claim_never_asks_for_more_devices_than_it_may(
 ) -> None:
     wide = {"scheme": site["addressing"]["scheme"], "ipv4": "10.0.0.0/10"}
     plan = carried(rails=rails, nodes=[{"hosts": "gpu-[0-1]"}], **{**site, "addressing": wide})
-    found = of_kind(stack, plan, "ResourceClaimTemplate")
-    assert len([name for name in found if name in {"train-rails", "train-rails-gpus"}]) == templates
-    assert len(found) == templates + rails
+    manifests = of_kind(stack, plan, "ResourceClaimTemplate")
+    assert len([name for name in manifests if name in {"train-rails", "train-rails-gpus"}]) == templates
+    assert len(manifests) == templates + rails
     assert refused(stack, plan) == []
 
 
@@ -116,6 +116,13 @@ def test_dranet_asks_again_for_what_the_kernel_forgets_in_the_move() -> None:
     ]
 
 
+def test_dranet_names_interfaces_where_the_fabric_names_them_for_pods() -> None:
+    config = devices(DRANET, carried(**MOVED, names={"pod": "net{number}"}))["config"]
+    assert [item["requests"] for item in config] == [["rail0"], ["rail1"]]
+    interfaces = [item["opaque"]["parameters"]["interface"] for item in config]
+    assert interfaces == [{"name": name, "arpIgnore": 1, "arpAnnounce": 2} for name in ("net1", "net2")]
+
+
 def test_a_pod_on_dranet_is_told_the_ports_own_rdma_devices() -> None:
     assert [str(hca) for hca in DRANET.access(carried(**MOVED)).hcas] == ["rail0:1:0", "rail1:1:1"]
 
@@ -126,66 +133,89 @@ def test_a_vf_gets_the_attributes_that_claims_ask_for() -> None:
     (policy,) = of_kind(SRIOV, plan, "SriovResourcePolicy").values()
     for rail, config in enumerate(policy["spec"]["configs"]):
         chosen = config["deviceAttributesSelector"]["matchLabels"].items()
-        (found,) = [one for one in attributes.values() if chosen <= one["metadata"]["labels"].items()]
-        assert found["spec"]["attributes"]["trackbed.dev/rail"] == {"int": rail}
+        (result,) = [manifest for manifest in attributes.values() if chosen <= manifest["metadata"]["labels"].items()]
+        assert result["spec"]["attributes"]["trackbed.dev/rail"] == {"int": rail}
         assert expressions(SRIOV, plan)[rail].endswith(f'device.attributes["trackbed.dev"].rail == {rail}')
-    namespaces = {one["metadata"]["namespace"] for one in [policy, *attributes.values()]}
+    namespaces = {manifest["metadata"]["namespace"] for manifest in [policy, *attributes.values()]}
     assert namespaces == {SRIOV.charts(plan)[-1].namespace}  # the driver reads no other
+
+
+def test_the_driver_runs_on_tainted_nodes_of_the_fabric() -> None:
+    charts = {chart.component: chart.values for chart in SRIOV.charts(carried(**VIRTUAL))}
+    plugin = charts["dra-driver-sriov"]["kubeletPlugin"]
+    assert (plugin["nodeSelector"], plugin["tolerations"]) == (
+        {"trackbed.dev/fabric": "train"},
+        [{"operator": "Exists"}],
+    )
 
 
 def test_unlike_nodes_have_policies_of_their_own() -> None:
     policies = of_kind(SRIOV, carried(rails=8, nodes=unlike(), **VIRTUAL), "SriovResourcePolicy")
     filters = [
-        one["spec"]["configs"][index]["resourceFilters"] for one, index in zip(policies.values(), (1, 0), strict=True)
+        manifest["spec"]["configs"][index]["resourceFilters"]
+        for manifest, index in zip(policies.values(), (1, 0), strict=True)
     ]
     assert filters == [[{"pfPciAddresses": ["0000:20:00.0"]}]] * 2
-    selected = [one["spec"]["nodeSelector"]["nodeSelectorTerms"][0]["matchExpressions"][1] for one in policies.values()]
-    assert [one["values"] for one in selected] == [["0"], ["1"]]
+    selected = [
+        manifest["spec"]["nodeSelector"]["nodeSelectorTerms"][0]["matchExpressions"][1]
+        for manifest in policies.values()
+    ]
+    assert [item["values"] for item in selected] == [["0"], ["1"]]
 
 
 def test_each_vf_config_names_its_request_its_network_and_its_interface() -> None:
     plan = carried(**VIRTUAL, names={"network": "net-{rail}"})
-    found = devices(SRIOV, plan)["config"]
-    assert [one["requests"] for one in found] == [["rail0"], ["rail1"]]
-    parameters = [one["opaque"]["parameters"] for one in found]
-    assert [one["ifName"] for one in parameters] == ["rail0", "rail1"]
-    assert [one["netAttachDefName"] for one in parameters] == list(of_kind(SRIOV, plan, "NetworkAttachmentDefinition"))
+    claim = devices(SRIOV, plan)["config"]
+    assert [request["requests"] for request in claim] == [["rail0"], ["rail1"]]
+    parameters = [item["opaque"]["parameters"] for item in claim]
+    assert [item["ifName"] for item in parameters] == ["rail0", "rail1"]
+    renamed = devices(SRIOV, carried(**VIRTUAL, names={"pod": "net{number}"}))["config"]
+    assert [item["opaque"]["parameters"]["ifName"] for item in renamed] == ["net1", "net2"]
+    assert [manifest["netAttachDefName"] for manifest in parameters] == list(
+        of_kind(SRIOV, plan, "NetworkAttachmentDefinition")
+    )
 
 
 @pytest.mark.parametrize(
-    ("site", "plugins", "images"),
+    ("site", "plugin"),
     [
-        pytest.param({"rdma": {"namespaceMode": "shared"}}, ["sriov", "tuning", "sbr"], ["sriov-cni"], id="shared"),
-        pytest.param(
-            {"rdma": {"namespaceMode": "exclusive"}},
-            ["sriov", "rdma", "tuning", "sbr"],
-            ["sriov-cni", "rdma-cni"],
-            id="exclusive",
-        ),
-        pytest.param(
-            {"routing": {"crossRail": "isolated"}, "rdma": {"namespaceMode": "shared"}},
-            ["sriov", "tuning"],
-            ["sriov-cni"],
-            id="isolated",
-        ),
-        pytest.param(INFINIBAND, ["ib-sriov", "sbr"], ["ib-sriov-cni"], id="InfiniBand"),
+        pytest.param({}, "sriov", id="Ethernet"),
+        pytest.param({"routing": {"crossRail": "isolated"}}, "sriov", id="isolated"),
+        pytest.param({**INFINIBAND, "rdma": {"namespaceMode": "exclusive"}}, "ib-sriov", id="InfiniBand"),
     ],
 )
-def test_plugins_of_the_network_are_on_the_nodes(site: dict[str, Any], plugins: list[str], images: list[str]) -> None:
-    plan = carried(**VIRTUAL, **site)
+def test_the_network_is_one_plugin_and_that_is_on_the_nodes(site: dict[str, Any], plugin: str) -> None:
+    plan = carried(**VIRTUAL | site)
     config = json.loads(of_kind(SRIOV, plan, "NetworkAttachmentDefinition")["rail0"]["spec"]["config"])
-    assert [one["type"] for one in config["plugins"]] == plugins
-    assert config["plugins"][0]["ipam"] == {"type": "nv-ipam", "poolName": "rail0"}
+    assert config["type"] == plugin
+    assert "plugins" not in config  # libcni: "error parsing configuration: missing 'type'"
+    assert config["ipam"] == {"type": "nv-ipam", "poolName": "rail0"}
     (installer,) = of_kind(SRIOV, plan, "DaemonSet").values()
-    assert [one["name"] for one in installer["spec"]["template"]["spec"]["containers"]] == images
+    images = [manifest["name"] for manifest in installer["spec"]["template"]["spec"]["containers"]]
+    assert images == [f"{plugin}-cni"]
 
 
 def test_both_ip_versions_have_a_pool_and_the_network_takes_both() -> None:
-    plan = carried(addressing=NODE_SUBNET | {"ipv6": "fd00:10::/32"}, vfs={"count": 8, "mtu": 4200})
+    plan = carried(**VIRTUAL | {"addressing": NODE_SUBNET | {"ipv6": "fd00:10::/32"}})
     config = json.loads(of_kind(SRIOV, plan, "NetworkAttachmentDefinition")["rail1"]["spec"]["config"])
-    assert config["plugins"][0]["ipam"]["poolName"].split(",") == ["rail1", "rail1-ipv6"]
-    assert [one["mtu"] for one in config["plugins"] if one["type"] == "tuning"] == [4200]
+    assert config["ipam"]["poolName"].split(",") == ["rail1", "rail1-ipv6"]
     assert {"rail1", "rail1-ipv6"} < set(of_kind(SRIOV, plan, "CIDRPool"))
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "sections"),
+    [
+        pytest.param({}, {"nvIpam"}, id="NV-IPAM"),
+        pytest.param({"ipam": "whereabouts", "driver": "container"}, {"ofedDriver"}, id="driver"),
+        pytest.param({"ipam": "whereabouts"}, None, id="nothing"),
+    ],
+)
+def test_the_operator_deploys_what_the_driver_lacks_and_no_multus(
+    kubernetes: dict[str, Any], sections: set[str] | None
+) -> None:
+    policies = of_kind(SRIOV, carried(**VIRTUAL, kubernetes=kubernetes), "NicClusterPolicy")
+    deployed = [set(policy["spec"]) - {"nodeAffinity"} for policy in policies.values()]
+    assert deployed == ([sections] if sections else [])
 
 
 SWAPPED = [
@@ -230,6 +260,13 @@ SWAPPED = [
         ),
         pytest.param(
             SRIOV,
+            VIRTUAL | {"rdma": {"namespaceMode": "exclusive"}},
+            "stack-rdma-mode: the driver runs one CNI plugin for a VF, sriov, which leaves the VF's RDMA device on the "
+            "host: write rdma.namespaceMode shared, or choose network-operator-sriov",
+            id="dra-sriov, exclusive",
+        ),
+        pytest.param(
+            SRIOV,
             {**VIRTUAL, **INFINIBAND, "kubernetes": {"pkey": "0x8001"}},
             "stack-pkey: nothing makes a VF that a claim gives out a member of an InfiniBand partition: leave out "
             "pkey, or choose network-operator-ib-sriov or spiderpool",
@@ -237,14 +274,14 @@ SWAPPED = [
         ),
         pytest.param(
             SRIOV,
-            {"addressing": POINT_TO_POINT, **VFS},
+            VIRTUAL | {"addressing": POINT_TO_POINT},
             "stack-scheme: a /31 has no address for a VF beside the port's: write scheme node-subnet, or choose "
             "dranet, which moves the port itself",
             id="dra-sriov, point-to-point",
         ),
         pytest.param(
             SRIOV,
-            {"addressing": NONE, **VFS},
+            VIRTUAL | {"addressing": NONE},
             "stack-scheme: RoCE needs IP addresses and scheme none plans none: write scheme shared-subnet or "
             "node-subnet",
             id="dra-sriov, no addresses",

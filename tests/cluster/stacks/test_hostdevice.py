@@ -8,17 +8,25 @@ from typing import Any
 import pytest
 
 from tests.cluster.stacks.sites import NODE_SUBNET, POINT_TO_POINT, SHARED, SITES, alike, planned, unlike
-from trackbed.cluster.stacks import stack
+from trackbed.cluster.stacks import load_stack
 from trackbed.cluster.stacks.objects import Manifest
-from trackbed.cluster.stacks.stack import objects
+from trackbed.cluster.stacks.stack import iter_objects
 from trackbed.fabric.plan.plan import Plan
 
 NAME = "network-operator-hostdevice"
-STACK = stack(NAME)
+STACK = load_stack(NAME)
+
+
+RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 
 
 def of_kind(plan: Plan, kind: str) -> list[Manifest]:
-    return [one for one in objects(STACK, plan) if one["kind"] == kind]
+    return [manifest for manifest in iter_objects(STACK, plan) if manifest["kind"] == kind]
+
+
+def plugins(network: Manifest) -> list[dict[str, Any]]:
+    listing: list[dict[str, Any]] = json.loads(network["spec"]["config"])["plugins"]
+    return listing
 
 
 def test_resource_network_and_pool_of_a_rail_meet() -> None:
@@ -26,12 +34,48 @@ def test_resource_network_and_pool_of_a_rail_meet() -> None:
     access = STACK.access(plan)
     (policy,) = of_kind(plan, "NicClusterPolicy")
     listed = json.loads(policy["spec"]["sriovDevicePlugin"]["config"])["resourceList"]
-    counted = [f"{one['resourcePrefix']}/{one['resourceName']}" for one in listed]
-    networks = of_kind(plan, "HostDeviceNetwork")
-    assert counted == [name for name, _ in access.resources] == [one["spec"]["resourceName"] for one in networks]
-    assert [one.name for one in access.networks] == [one["metadata"]["name"] for one in networks]
-    pools = [one["metadata"]["name"] for one in of_kind(plan, "CIDRPool")]
-    assert pools == [json.loads(one["spec"]["ipam"])["poolName"] for one in networks]
+    counted = [f"{item['resourcePrefix']}/{item['resourceName']}" for item in listed]
+    networks = of_kind(plan, "NetworkAttachmentDefinition")
+    requested = [manifest["metadata"]["annotations"][RESOURCE] for manifest in networks]
+    assert counted == [name for name, _ in access.resources] == requested
+    assert [network.name for network in access.networks] == [manifest["metadata"]["name"] for manifest in networks]
+    pools = [manifest["metadata"]["name"] for manifest in of_kind(plan, "CIDRPool")]
+    assert pools == [plugins(manifest)[0]["ipam"]["poolName"] for manifest in networks]
+
+
+def test_in_exclusive_mode_the_rdma_device_follows_its_port() -> None:
+    plan = planned(NAME, alike(2, 2), 2)
+    assert of_kind(plan, "HostDeviceNetwork") == []  # the operator renders it as host-device alone
+    (network, _) = of_kind(plan, "NetworkAttachmentDefinition")
+    assert [plugin["type"] for plugin in plugins(network)] == ["host-device", "rdma"]
+    (daemon,) = of_kind(plan, "DaemonSet")  # the operator has no image of plugin rdma without its SR-IOV operator
+    (container,) = daemon["spec"]["template"]["spec"]["containers"]
+    assert container["image"].startswith("nvcr.io/nvidia/mellanox/rdma-cni:")
+    stages = [stage.name for stage in STACK.stages(plan)]
+    assert stages.index("CNI plugins") < stages.index("networks")
+
+
+def test_in_shared_mode_the_operators_own_network_suffices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SITES, NAME, SITES[NAME] | {"rdma": {"namespaceMode": "shared"}})
+    plan = planned(NAME, alike(2, 2), 2)
+    assert [manifest["spec"]["resourceName"] for manifest in of_kind(plan, "HostDeviceNetwork")] == [
+        "nvidia.com/rail0",
+        "nvidia.com/rail1",
+    ]
+    assert of_kind(plan, "NetworkAttachmentDefinition") == of_kind(plan, "DaemonSet") == []
+
+
+def test_a_resource_prefix_of_ones_own_needs_an_attachment_as_the_operator_knows_nvidia_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fields = {"rdma": {"namespaceMode": "shared"}, "names": {"resource": "example.com/rail{rail}"}}
+    monkeypatch.setitem(SITES, NAME, SITES[NAME] | fields)
+    plan = planned(NAME, alike(2, 2), 2)
+    assert of_kind(plan, "HostDeviceNetwork") == []  # its resource would be nvidia.com/example.com/rail0
+    networks = of_kind(plan, "NetworkAttachmentDefinition")
+    requested = [manifest["metadata"]["annotations"][RESOURCE] for manifest in networks]
+    assert requested == [name for name, _ in STACK.access(plan).resources] == ["example.com/rail0", "example.com/rail1"]
+    assert [plugin["type"] for plugin in plugins(networks[0])] == ["host-device"]
 
 
 def test_a_pod_is_told_the_ports_own_rdma_devices() -> None:
@@ -46,9 +90,9 @@ def test_unlike_nodes_have_resource_lists_of_their_own() -> None:
     addresses = [
         [
             entry["selectors"]["pciAddresses"]
-            for entry in json.loads(one["spec"]["sriovDevicePlugin"]["config"])["resourceList"]
+            for entry in json.loads(item["spec"]["sriovDevicePlugin"]["config"])["resourceList"]
         ]
-        for one in (first, second)
+        for item in (first, second)
     ]
     assert addresses[0][1] == addresses[1][0] == ["0000:20:00.0"]
     assert second["spec"]["nodeSelector"] == {"trackbed.dev/fabric": "train", "trackbed.dev/group": "1"}
@@ -56,7 +100,7 @@ def test_unlike_nodes_have_resource_lists_of_their_own() -> None:
 
 def test_both_ip_versions_have_a_pool_and_the_network_takes_both() -> None:
     plan = planned(NAME, alike(2, 2), 2, dual=True)
-    pools = {one["metadata"]["name"]: one["spec"] for one in of_kind(plan, "CIDRPool")}
+    pools = {manifest["metadata"]["name"]: manifest["spec"] for manifest in of_kind(plan, "CIDRPool")}
     assert list(pools) == ["rail0", "rail1", "rail0-ipv6", "rail1-ipv6"]
     assert pools["rail1-ipv6"]["perNodeNetworkPrefix"] == 127
     assert pools["rail1-ipv6"]["staticAllocations"][1] == {
@@ -64,8 +108,8 @@ def test_both_ip_versions_have_a_pool_and_the_network_takes_both() -> None:
         "nodeName": "gpu-1",
         "prefix": "fd00:10:8000::2/127",
     }
-    network = of_kind(plan, "HostDeviceNetwork")[0]
-    assert json.loads(network["spec"]["ipam"])["poolName"] == "rail0,rail0-ipv6"
+    network = of_kind(plan, "NetworkAttachmentDefinition")[0]
+    assert plugins(network)[0]["ipam"]["poolName"] == "rail0,rail0-ipv6"
 
 
 P2P = {"addressing": POINT_TO_POINT}

@@ -10,12 +10,17 @@ import yaml
 from tests.cluster.stacks import fabrics
 from tests.cluster.stacks.bundles import HOSTDEVICE, LABEL, files, site
 from tests.cluster.stacks.fabric_of import FLAT, fabric
-from tests.cluster.stacks.sites import VFS, alike
-from trackbed.cluster.stacks import stack
-from trackbed.cluster.stacks.install import bundle
-from trackbed.cluster.stacks.install.site import brings_nfd, site_charts
-from trackbed.cluster.stacks.objects import Manifest, manifest
+from tests.cluster.stacks.sites import POINT_TO_POINT, VFS, alike
+from trackbed.cluster.stacks import load_stack
+from trackbed.cluster.stacks.install.bundle import render_bundle
+from trackbed.cluster.stacks.install.site import arrange_charts, installs_nfd
+from trackbed.cluster.stacks.objects import Manifest, build_manifest
 from trackbed.cluster.stacks.stack import Chart, Stack, Stage, Wait
+from trackbed.cluster.stacks.traits import Share, Traits, share_always
+from trackbed.host.kinds import file
+from trackbed.host.steps import iter_settings
+
+TRAITS = Traits(share_always(Share.NOTHING), "new", "a test")
 
 
 def test_the_bundle_holds_values_numbered_objects_scripts_and_host_files() -> None:
@@ -25,8 +30,9 @@ def test_the_bundle_holds_values_numbered_objects_scripts_and_host_files() -> No
         "values-nvidia-gpu-operator.yaml",
         "10-nfd.yaml",
         "20-operator.yaml",
-        "30-pools.yaml",
-        "40-networks.yaml",
+        "30-cni-plugins.yaml",
+        "40-pools.yaml",
+        "50-networks.yaml",
         "install.sh",
         "playbook.yaml",
         "host/kubelet.yaml",
@@ -36,7 +42,7 @@ def test_the_bundle_holds_values_numbered_objects_scripts_and_host_files() -> No
 
 
 def test_a_stack_without_kubernetes_gives_its_files_and_nothing_to_install() -> None:
-    bare = Stack("bare", "nothing", (), (), files=lambda _: {"hosts": "gpu-0\n"})
+    bare = Stack("bare", "nothing", TRAITS, (), (), files=lambda _: {"hosts": "gpu-0\n"})
     assert list(files(bare, site())) == ["README.txt", "hosts"]
 
 
@@ -52,10 +58,10 @@ def test_objects_are_made_only_while_they_are_written() -> None:
     def many() -> Iterator[Manifest]:
         for number in range(100):
             made.append(number)
-            yield manifest("v1", "ConfigMap", f"c{number}")
+            yield build_manifest("v1", "ConfigMap", f"c{number}")
 
-    one = Stack("many", "many", (), (), stages=lambda _: (Stage("maps", many()),))
-    written = bundle(one, site())
+    item = Stack("many", "many", TRAITS, (), (), stages=lambda _: (Stage("maps", many()),))
+    written = render_bundle(item, site())
     chunks = next(iter(text for name, text in written if name == "20-maps.yaml"))
     assert made == [0]
     assert sum(1 for _ in chunks) == 100
@@ -63,10 +69,10 @@ def test_objects_are_made_only_while_they_are_written() -> None:
 
 def test_a_stage_without_objects_has_no_file_but_is_waited_for() -> None:
     ready = Wait("deployment/x", "condition=Available", "y")
-    one = Stack("none", "none", (), (), stages=lambda _: (Stage("Virtual functions", (), (ready,)),))
-    found = files(one, site())
-    assert [name for name in found if name.startswith("20")] == []
-    assert "wait_for 600 condition=Available deployment/x --namespace y\n" in found["install.sh"]
+    item = Stack("none", "none", TRAITS, (), (), stages=lambda _: (Stage("Virtual functions", (), (ready,)),))
+    contents = files(item, site())
+    assert [name for name in contents if name.startswith("20")] == []
+    assert "wait_for 600 condition=Available deployment/x --namespace y\n" in contents["install.sh"]
 
 
 @pytest.mark.parametrize(("driver", "host"), [("host", True), ("container", False)])
@@ -93,10 +99,10 @@ CHARTS = {
 }
 
 
-@pytest.mark.parametrize(("own", "bringer"), CHARTS.values(), ids=CHARTS)
-def test_one_chart_brings_nfd_and_one_only(own: tuple[Chart, ...], bringer: str) -> None:
-    charts = site_charts(site(), own)
-    assert [chart.component for chart in charts if brings_nfd(chart)] == [bringer]
+@pytest.mark.parametrize(("stack_charts", "bringer"), CHARTS.values(), ids=CHARTS)
+def test_one_chart_brings_nfd_and_one_only(stack_charts: tuple[Chart, ...], bringer: str) -> None:
+    charts = arrange_charts(site(), stack_charts)
+    assert [chart.component for chart in charts if installs_nfd(chart)] == [bringer]
     assert [chart.component for chart in charts].count("nvidia-gpu-operator") == 1
 
 
@@ -108,9 +114,9 @@ def test_calico_is_pinned_to_the_nodes_internal_address() -> None:
 
 
 def test_cilium_leaves_multus_configuration_alone_and_its_devices_to_the_site() -> None:
-    found = files(HOSTDEVICE, site(management="cilium"))
-    assert yaml.safe_load(found["values-cilium.yaml"]) == {"cni": {"exclusive": False}}
-    (play,) = yaml.safe_load(found["playbook.yaml"])
+    contents = files(HOSTDEVICE, site(management="cilium"))
+    assert yaml.safe_load(contents["values-cilium.yaml"]) == {"cni": {"exclusive": False}}
+    (play,) = yaml.safe_load(contents["playbook.yaml"])
     assert play["tasks"][0]["kubernetes.core.helm"]["release_values"] == {"devices": "{{ cilium_devices.split(',') }}"}
 
 
@@ -119,6 +125,21 @@ def test_kubelet_may_start_with_the_static_policy_and_refuses_no_pod_that_takes_
     assert (kubelet["apiVersion"], kubelet["kind"]) == ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration")
     assert (kubelet["cpuManagerPolicy"], kubelet["topologyManagerPolicy"]) == ("static", "best-effort")
     assert int(kubelet["kubeReserved"]["cpu"]) + int(kubelet["systemReserved"]["cpu"]) > 0
+
+
+@pytest.mark.parametrize(
+    "kubelet",
+    [
+        pytest.param({"topologyManager": "single-numa-node", "reservedCpus": "0-3"}, id="policy and CPUs"),
+        pytest.param({"topologyManager": "restricted"}, id="a policy"),
+        pytest.param({"reservedCpus": "0-3"}, id="CPUs"),
+    ],
+)
+def test_kubelets_file_of_a_bundle_is_what_apply_writes(kubelet: dict[str, str]) -> None:
+    planned = fabrics.site(alike(2, 2), 2, addressing=POINT_TO_POINT, kubelet=kubelet)
+    wants = [setting.want for setting in iter_settings(planned.nodes[0], {"kubelet"})]
+    (drop_in,) = [want.content for want in wants if isinstance(want, file.Want)]
+    assert yaml.safe_load(files(HOSTDEVICE, planned)["host/kubelet.yaml"]) == yaml.safe_load(drop_in)
 
 
 def test_the_playbook_keeps_the_scripts_order() -> None:
@@ -134,6 +155,8 @@ def test_the_playbook_keeps_the_scripts_order() -> None:
         ("k8s_info", f"Wait for 2 nodes with label {LABEL}"),
         ("k8s", "Apply operator"),
         ("command", "Wait for nicclusterpolicy/nic-cluster-policy"),
+        ("k8s", "Apply CNI plugins"),
+        ("command", "Wait for daemonset/rail-cni-plugins"),
         ("k8s", "Apply pools"),
         ("command", "Wait for cidrpools.nv-ipam.nvidia.com/rail0"),
         ("command", "Wait for cidrpools.nv-ipam.nvidia.com/rail1"),
@@ -142,7 +165,7 @@ def test_the_playbook_keeps_the_scripts_order() -> None:
 
 
 def test_the_playbook_asks_for_the_agent_and_once_for_all_rails() -> None:
-    (play,) = yaml.safe_load(files(stack("native"), fabric(2, 300, addressing=FLAT))["playbook.yaml"])
+    (play,) = yaml.safe_load(files(load_stack("native"), fabric(2, 300, addressing=FLAT))["playbook.yaml"])
     agent, rails = play["tasks"][-2:]
     assert agent["ansible.builtin.command"]["argv"][:4] == ["kubectl", "rollout", "status", "--timeout=30s"]
     assert rails["name"] == "Wait for 300 nodes that offer trackbed.dev/rail0, trackbed.dev/rail1"
@@ -153,27 +176,27 @@ def test_the_playbook_asks_for_the_agent_and_once_for_all_rails() -> None:
 
 
 def test_every_file_that_the_playbook_names_is_in_the_bundle() -> None:
-    found = files(HOSTDEVICE, site(management="calico", namespace="training"))
-    (play,) = yaml.safe_load(found["playbook.yaml"])
+    contents = files(HOSTDEVICE, site(management="calico", namespace="training"))
+    (play,) = yaml.safe_load(contents["playbook.yaml"])
     named = [task["kubernetes.core.k8s"]["src"] for task in play["tasks"] if "kubernetes.core.k8s" in task]
     named += [
         file
         for task in play["tasks"]
         for file in task.get("kubernetes.core.helm", {"values_files": []})["values_files"]
     ]
-    assert len(named) == 8
-    assert {name.removeprefix("{{ playbook_dir }}/") for name in named} <= set(found)
+    assert len(named) == 9
+    assert {name.removeprefix("{{ playbook_dir }}/") for name in named} <= set(contents)
 
 
 def test_on_openshift_nothing_comes_by_helm_and_labels_follow_the_subscriptions() -> None:
-    found = files(stack("openshift"), fabrics.site(alike(2, 2), 2, **VFS))
-    rules = yaml.safe_load(found["20-nfd.yaml"])
+    contents = files(load_stack("openshift"), fabrics.site(alike(2, 2), 2, **VFS))
+    rules = yaml.safe_load(contents["20-nfd.yaml"])
     assert (rules["apiVersion"], rules["metadata"]["namespace"]) == ("nfd.openshift.io/v1alpha1", "openshift-nfd")
-    assert not any(name.startswith(("values-", "host/")) for name in found)
-    lines = found["install.sh"].splitlines()
+    assert not any(name.startswith(("values-", "host/")) for name in contents)
+    lines = contents["install.sh"].splitlines()
     there = "wait_for 600 condition=Established customresourcedefinition/nodefeaturerules.nfd.openshift.io"
-    assert lines.index("apply 10-subscriptions.yaml subscriptions") < lines.index(there)
-    assert lines.index(there) < lines.index("apply 20-nfd.yaml 'labels of the nodes'")
+    assert lines.index("apply_file 10-subscriptions.yaml subscriptions") < lines.index(there)
+    assert lines.index(there) < lines.index("apply_file 20-nfd.yaml 'labels of the nodes'")
 
 
 def test_the_readme_names_what_a_pod_carries() -> None:

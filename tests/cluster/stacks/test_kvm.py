@@ -22,9 +22,9 @@ def files(nodes: list[dict[str, Any]], rails: int = 8, **fields: Any) -> dict[st
 
 
 def test_ports_go_into_a_machine_by_pci_address() -> None:
-    found = files(alike(4, 2), 2)
-    assert list(found) == ["rail0.xml", "rail1.xml", "attach.sh"]
-    assert found["rail1.xml"] == (
+    contents = files(alike(4, 2), 2)
+    assert list(contents) == ["rail0.xml", "rail1.xml", "attach.sh"]
+    assert contents["rail1.xml"] == (
         '<hostdev mode="subsystem" type="pci" managed="yes">\n'
         "  <source>\n"
         '    <address domain="0x0000" bus="0x20" slot="0x00" function="0x0" />\n'
@@ -35,9 +35,9 @@ def test_ports_go_into_a_machine_by_pci_address() -> None:
 
 
 def test_vfs_come_out_of_a_pool_for_each_port() -> None:
-    found = files(alike(4, 2), 2, **VFS)
-    assert list(found) == ["network-rail0.xml", "rail0.xml", "network-rail1.xml", "rail1.xml", "attach.sh"]
-    assert found["network-rail0.xml"] == (
+    contents = files(alike(4, 2), 2, **VFS)
+    assert list(contents) == ["network-rail0.xml", "rail0.xml", "network-rail1.xml", "rail1.xml", "attach.sh"]
+    assert contents["network-rail0.xml"] == (
         "<network>\n"
         "  <name>rail0</name>\n"
         '  <forward mode="hostdev" managed="yes">\n'
@@ -45,14 +45,14 @@ def test_vfs_come_out_of_a_pool_for_each_port() -> None:
         "  </forward>\n"
         "</network>\n"
     )
-    assert '<source network="rail0" />' in found["rail0.xml"]
+    assert '<source network="rail0" />' in contents["rail0.xml"]
 
 
 def test_unlike_nodes_have_folders_of_their_own() -> None:
-    found = files(unlike())
-    assert 'bus="0x18"' in found["group-0/rail0.xml"]
-    assert 'bus="0x20"' in found["group-1/rail0.xml"]
-    assert "on hypervisors big-[0-1]." in found["group-1/attach.sh"]
+    contents = files(unlike())
+    assert 'bus="0x18"' in contents["group-0/rail0.xml"]
+    assert 'bus="0x20"' in contents["group-1/rail0.xml"]
+    assert "on hypervisors big-[0-1]." in contents["group-1/attach.sh"]
 
 
 def test_names_made_of_pci_addresses_tell_them() -> None:
@@ -94,9 +94,9 @@ esac
 """
 
 
-def attach(folder: Path, found: dict[str, str], domain: str) -> list[str]:
+def attach(folder: Path, contents: dict[str, str], domain: str) -> list[str]:
     """Run attach.sh with a virsh that writes down its calls, for a machine whose XML is `domain`."""
-    for name, text in found.items():
+    for name, text in contents.items():
         (folder / name).write_text(text)
     (folder / "virsh").write_text(VIRSH)
     (folder / "virsh").chmod(0o755)
@@ -121,8 +121,8 @@ def test_the_script_makes_pools_and_attaches_a_vf_of_each_rail(tmp_path: Path) -
 
 
 def test_a_rail_that_the_machine_has_is_not_attached_again(tmp_path: Path) -> None:
-    found = files(alike(2, 2), 2)
-    assert attach(tmp_path, found, "<alias name='ua-rail0'/>") == ["attach-device vm1 rail1.xml --config"]
+    contents = files(alike(2, 2), 2)
+    assert attach(tmp_path, contents, "<alias name='ua-rail0'/>") == ["attach-device vm1 rail1.xml --config"]
 
 
 DOMAIN = """\
@@ -138,9 +138,9 @@ def test_libvirts_schemas_take_it(fields: dict[str, Any], tmp_path: Path) -> Non
     xmllint = shutil.which("xmllint")
     if xmllint is None or not (schemas / "domain.rng").exists():
         pytest.skip("needs xmllint and libvirt's schemas (LIBVIRT_SCHEMAS)")
-    found = files(alike(2, 8), **fields)
-    networks = {name: text for name, text in found.items() if name.startswith("network-")}
-    devices = "".join(text for name, text in found.items() if name.startswith("rail"))
+    contents = files(alike(2, 8), **fields)
+    networks = {name: text for name, text in contents.items() if name.startswith("network-")}
+    devices = "".join(text for name, text in contents.items() if name.startswith("rail"))
     assert devices
     documents = {"domain.xml": ("domain.rng", DOMAIN.format(devices=devices))}
     documents |= {name: ("network.rng", text) for name, text in networks.items()}

@@ -24,7 +24,7 @@ from tests.cluster.stacks.admission import (
 )
 from tests.cluster.stacks.fabric_of import FLAT, fabric
 from trackbed.cluster.api.errors import ApiRefusedError
-from trackbed.cluster.stacks.native.annotation import policies
+from trackbed.cluster.stacks.native.annotation import build_policies
 
 COUNT = 8
 """Rails of the fabric whose policies are in force, unless a test says otherwise."""
@@ -35,8 +35,8 @@ def bare(cluster: BlockingClient) -> Iterator[BlockingClient]:
     """The API server, from which our policies are gone afterwards."""
     account(cluster, "default")
     yield cluster
-    for one in policies(fabric(addressing=FLAT)):
-        cluster.delete(one)
+    for manifest in build_policies(fabric(addressing=FLAT)):
+        cluster.delete(manifest)
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +59,11 @@ TAKEN = {
 }
 
 
-@pytest.mark.parametrize(("asked", "rails"), TAKEN.items(), ids=TAKEN)
+@pytest.mark.parametrize(("value", "rails"), TAKEN.items(), ids=TAKEN)
 def test_a_pod_asks_for_the_rails_that_its_annotation_names(
-    server: BlockingClient, asked: str, rails: list[int]
+    server: BlockingClient, value: str, rails: list[int]
 ) -> None:
-    assert given_rails(server, pod(asked)) == ({"main": rails} if rails else {})
+    assert given_rails(server, pod(value)) == ({"main": rails} if rails else {})
 
 
 HOSTILE = {
@@ -101,9 +101,9 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("asked", HOSTILE.values(), ids=HOSTILE)
-def test_any_other_value_is_refused_with_what_is_allowed(server: BlockingClient, asked: str) -> None:
-    message = refusal(server, pod(asked))
+@pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
+def test_any_other_value_is_refused_with_what_is_allowed(server: BlockingClient, value: str) -> None:
+    message = refusal(server, pod(value))
     assert f"annotation {RAILS} is " in message
     assert message.endswith("(0,2): fabric train has rails 0 to 7")
     assert "how many from 1 to 8" in message
@@ -116,19 +116,19 @@ LISTS = st.lists(st.integers(0, COUNT + 1), max_size=4).map(lambda rails: ",".jo
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.one_of(LISTS, st.text("0123789,-+ alnoe", max_size=6), st.text(max_size=10)))
-def test_a_value_is_read_as_a_second_reader_reads_it(server: BlockingClient, asked: str) -> None:
-    rails = read(asked)
+def test_a_value_is_read_as_a_second_reader_reads_it(server: BlockingClient, value: str) -> None:
+    rails = read(value)
     if rails is None:
-        assert f"annotation {RAILS} is " in refusal(server, pod(asked))
+        assert f"annotation {RAILS} is " in refusal(server, pod(value))
     else:
-        assert given_rails(server, pod(asked)) == ({"main": rails} if rails else {})
+        assert given_rails(server, pod(value)) == ({"main": rails} if rails else {})
 
 
-def read(asked: str) -> list[int] | None:
+def read(value: str) -> list[int] | None:
     """The rails of a value, None for one that is wrong: the rules once more, in other words."""
-    if asked in {"all", "none"}:
-        return list(range(COUNT)) if asked == "all" else []
-    parts = asked.split(",")
+    if value in {"all", "none"}:
+        return list(range(COUNT)) if value == "all" else []
+    parts = value.split(",")
     if any(part not in map(str, range(COUNT + 1)) for part in parts) or len(set(parts)) < len(parts):
         return None
     numbers = sorted(map(int, parts))
@@ -198,12 +198,12 @@ def test_a_namespaces_default_is_for_pods_without_the_annotation(server: Blockin
     assert given_rails(server, pod()) == {}
 
 
-@pytest.mark.parametrize("asked", ["9", "all ", "0,0", ""])
-def test_a_wrong_default_is_refused_at_the_namespace(server: BlockingClient, asked: str) -> None:
-    assert "fabric train has rails 0 to 7" in refusal(server, namespace("wrong", asked))
+@pytest.mark.parametrize("value", ["9", "all ", "0,0", ""])
+def test_a_wrong_default_is_refused_at_the_namespace(server: BlockingClient, value: str) -> None:
+    assert "fabric train has rails 0 to 7" in refusal(server, namespace("wrong", value))
     server.apply(namespace("once-right", "2"), force=True)
     with pytest.raises(ApiRefusedError, match="fabric train has rails 0 to 7"):
-        server.apply(namespace("once-right", asked), force=True)
+        server.apply(namespace("once-right", value), force=True)
 
 
 def test_a_namespace_that_keeps_its_default_can_be_changed_when_the_fabric_has_shrunk(server: BlockingClient) -> None:
@@ -221,7 +221,11 @@ def test_a_namespace_that_keeps_its_default_can_be_changed_when_the_fabric_has_s
 
 def test_a_pod_that_no_policy_gave_its_rails_is_refused(server: BlockingClient) -> None:
     """As with an annotation that a webhook sets: policies are called before webhooks, and not again."""
-    binding = next(one for one in policies(fabric(addressing=FLAT)) if one["kind"] == "MutatingAdmissionPolicyBinding")
+    binding = next(
+        manifest
+        for manifest in build_policies(fabric(addressing=FLAT))
+        if manifest["kind"] == "MutatingAdmissionPolicyBinding"
+    )
     server.delete(binding)
     try:
         deadline = time.monotonic() + SECONDS
@@ -265,16 +269,16 @@ OF_OTHERS = {
 }
 
 
-@pytest.mark.parametrize(("one", "said"), OF_OTHERS.values(), ids=OF_OTHERS)
+@pytest.mark.parametrize(("item", "output"), OF_OTHERS.values(), ids=OF_OTHERS)
 def test_pods_of_another_fabric_are_left_alone(
-    server: BlockingClient, one: dict[str, Any], said: dict[str, str]
+    server: BlockingClient, item: dict[str, Any], output: dict[str, str]
 ) -> None:
     space = namespace("of-others")
-    space["metadata"]["annotations"] = said
+    space["metadata"]["annotations"] = output
     server.apply(space, force=True)
     account(server, "of-others")
-    made = server.create(one, dry_run=True).body
-    assert made["metadata"].get("annotations", {}).get(RAILS) == one["metadata"]["annotations"].get(RAILS)
+    made = server.create(item, dry_run=True).body
+    assert made["metadata"].get("annotations", {}).get(RAILS) == item["metadata"]["annotations"].get(RAILS)
     assert "trackbed.dev/rail" not in str(made["spec"])
 
 
@@ -283,6 +287,6 @@ def test_a_pod_that_names_this_fabric_in_a_namespace_of_another_gets_its_rails(s
     space["metadata"]["annotations"] = {FABRIC: "other"}
     server.apply(space, force=True)
     account(server, "of-another")
-    one = pod("2", "of-another")
-    one["metadata"]["annotations"][FABRIC] = "train"
-    assert given_rails(server, one) == {"main": [0, 1]}
+    item = pod("2", "of-another")
+    item["metadata"]["annotations"][FABRIC] = "train"
+    assert given_rails(server, item) == {"main": [0, 1]}

@@ -15,7 +15,7 @@ from trackbed.cluster.stacks.network_operator.ib_sriov import STACK as IB_SRIOV
 from trackbed.cluster.stacks.network_operator.ipoib import STACK as IPOIB
 from trackbed.cluster.stacks.network_operator.macvlan import STACK as MACVLAN
 from trackbed.cluster.stacks.network_operator.sriov import STACK as SRIOV
-from trackbed.cluster.stacks.stack import Stack, objects
+from trackbed.cluster.stacks.stack import Stack, iter_objects
 from trackbed.fabric.plan.plan import Plan
 
 VFS: dict[str, Any] = {"vfs": {"count": 8}}
@@ -26,8 +26,8 @@ PKEY: dict[str, Any] = {"kubernetes": {"pkey": "0x8001"}}
 
 
 def whereabouts(plan: Plan) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(one(SRIOV, plan, "SriovNetwork")["spec"]["ipam"])
-    return found
+    payload: dict[str, Any] = json.loads(one(SRIOV, plan, "SriovNetwork")["spec"]["ipam"])
+    return payload
 
 
 # --- VFs on Ethernet
@@ -38,14 +38,16 @@ def test_policy_network_node_and_pod_call_a_rails_resource_alike() -> None:
     policies = of_kind(SRIOV, plan, "SriovNetworkNodePolicy")
     networks = of_kind(SRIOV, plan, "SriovNetwork")
     inside = SRIOV.charts(plan)[0].values["sriov-network-operator"]["operator"]["resourcePrefix"]
-    waited = [wait.until for stage in SRIOV.stages(plan) for wait in stage.until if wait.resource.startswith("nodes")]
+    waited = [
+        wait.condition for stage in SRIOV.stages(plan) for wait in stage.waits if wait.resource.startswith("nodes")
+    ]
     carried = SRIOV.access(plan)
-    assert [one["spec"]["resourceName"] for one in policies] == ["rail0", "rail1"]
-    assert [one["spec"]["resourceName"] for one in networks] == ["rail0", "rail1"]
+    assert [manifest["spec"]["resourceName"] for manifest in policies] == ["rail0", "rail1"]
+    assert [manifest["spec"]["resourceName"] for manifest in networks] == ["rail0", "rail1"]
     assert carried.resources == ((f"{inside}/rail0", 1), (f"{inside}/rail1", 1))
     assert waited == [f"jsonpath={{.status.allocatable.nvidia\\.com/rail{rail}}}=8" for rail in (0, 1)]
-    assert [(one.namespace, one.name) for one in carried.networks] == [
-        (one["spec"]["networkNamespace"], one["metadata"]["name"]) for one in networks
+    assert [(network.namespace, network.name) for network in carried.networks] == [
+        (manifest["spec"]["networkNamespace"], manifest["metadata"]["name"]) for manifest in networks
     ]
 
 
@@ -63,7 +65,7 @@ def test_a_vf_has_its_own_mtu_and_never_a_larger_one_than_its_port() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "types"),
+    ("fields", "types"),
     [
         (SHARING, ["tuning", "sbr"]),
         ({**SHARING, "routing": {"crossRail": "isolated"}}, ["tuning"]),
@@ -71,19 +73,16 @@ def test_a_vf_has_its_own_mtu_and_never_a_larger_one_than_its_port() -> None:
     ],
     ids=["shared, routed", "isolated", "exclusive"],
 )
-def test_the_plugins_after_the_vf_follow_namespace_mode_and_routing(more: dict[str, Any], types: list[str]) -> None:
-    plan = fabric(addressing=SHARED, **VFS, **more)
+def test_the_plugins_after_the_vf_follow_namespace_mode_and_routing(fields: dict[str, Any], types: list[str]) -> None:
+    plan = fabric(addressing=SHARED, **VFS, **fields)
     written = one(SRIOV, plan, "SriovNetwork")["spec"]["metaPlugins"]
     assert [plugin["type"] for plugin in json.loads(f"[{written}]")] == types
 
 
-@pytest.mark.parametrize(("more", "mode", "images"), [(SHARING, "shared", False), ({}, "exclusive", True)])
-def test_the_rdma_mode_of_the_plan_is_the_nodes_and_brings_the_rdma_plugin(
-    more: dict[str, Any], mode: str, images: bool
-) -> None:
-    plan = fabric(addressing=SHARED, **VFS, **more)
+@pytest.mark.parametrize(("fields", "mode"), [(SHARING, "shared"), ({}, "exclusive")])
+def test_the_rdma_mode_of_the_plan_is_the_nodes(fields: dict[str, Any], mode: str) -> None:
+    plan = fabric(addressing=SHARED, **VFS, **fields)
     assert one(SRIOV, plan, "SriovNetworkPoolConfig")["spec"]["rdmaMode"] == mode
-    assert ("images" in SRIOV.charts(plan)[0].values["sriov-network-operator"]) is images
 
 
 @pytest.mark.parametrize(("nodes", "at_once"), [(2, 1), (19, 1), (20, 2), (640, 64)])
@@ -95,26 +94,32 @@ def test_a_tenth_of_the_nodes_is_drained_at_once_and_never_none(nodes: int, at_o
 def test_unlike_nodes_with_names_from_the_plan_need_one_policy_a_rail() -> None:
     plan = fabric(8, unlike(), addressing=SHARED, **VFS)
     policies = of_kind(SRIOV, plan, "SriovNetworkNodePolicy")
-    assert [one["spec"]["nicSelector"]["pfNames"] for one in policies] == [[f"rail{rail}"] for rail in range(8)]
+    assert [manifest["spec"]["nicSelector"]["pfNames"] for manifest in policies] == [
+        [f"rail{rail}"] for rail in range(8)
+    ]
     assert policies[0]["spec"]["nodeSelector"] == {"trackbed.dev/fabric": "train"}
 
 
 def test_nodes_that_call_their_ports_differently_have_a_policy_for_each_kind_and_one_resource() -> None:
     plan = fabric(nodes=[named("ens", "a-[0-1]"), named("eth", "b-[0-1]")], addressing=SHARED, **VFS)
-    policies = [one for one in of_kind(SRIOV, plan, "SriovNetworkNodePolicy") if one["spec"]["resourceName"] == "rail1"]
+    policies = [
+        manifest
+        for manifest in of_kind(SRIOV, plan, "SriovNetworkNodePolicy")
+        if manifest["spec"]["resourceName"] == "rail1"
+    ]
     assert [
         (
-            one["metadata"]["name"],
-            one["spec"]["nicSelector"]["pfNames"],
-            one["spec"]["nodeSelector"]["trackbed.dev/group"],
+            manifest["metadata"]["name"],
+            manifest["spec"]["nicSelector"]["pfNames"],
+            manifest["spec"]["nodeSelector"]["trackbed.dev/group"],
         )
-        for one in policies
+        for manifest in policies
     ] == [("rail1-g0", ["ens1"], "0"), ("rail1-g1", ["eth1"], "1")]
 
 
 def test_both_ip_versions_are_asked_of_nv_ipam_together() -> None:
     plan = fabric(addressing=DUAL, **VFS)
-    pools = {one["metadata"]["name"] for one in of_kind(SRIOV, plan, "IPPool")}
+    pools = {manifest["metadata"]["name"] for manifest in of_kind(SRIOV, plan, "IPPool")}
     assert set(json.loads(one(SRIOV, plan, "SriovNetwork")["spec"]["ipam"])["poolName"].split(",")) < pools
 
 
@@ -124,19 +129,19 @@ def test_both_ip_versions_are_asked_of_nv_ipam_together() -> None:
 def test_whereabouts_gives_exactly_the_planned_pod_addresses() -> None:
     gap: list[dict[str, Any]] = [{"hosts": "a-[0-2]"}, {"hosts": "z-0", "unit": 3}]
     plan = fabric(nodes=gap, addressing=SHARED, nodesPerUnit=4, **VFS, **WHEREABOUTS)
-    found = whereabouts(plan)
-    first, last = (int(ip_address(found[key])) for key in ("range_start", "range_end"))
-    excluded = {int(address) for text in found["exclude"] for address in ip_network(text)}
-    ports = [own for node in plan.nodes if (port := node.find_port(0)) for own in port.addresses]
-    planned = {own.pods_first + index for own in ports for index in range(own.pods_count)}
+    ipam = whereabouts(plan)
+    first, last = (int(ip_address(ipam[key])) for key in ("range_start", "range_end"))
+    excluded = {int(address) for text in ipam["exclude"] for address in ip_network(text)}
+    ports = [block for node in plan.nodes if (port := node.find_port(0)) for block in port.addresses]
+    planned = {block.pods_first + index for block in ports for index in range(block.pods_count)}
     assert set(range(first, last + 1)) - excluded == planned
     assert excluded.isdisjoint(planned)
 
 
 def test_whereabouts_names_both_ip_versions_and_the_gateway_of_each_route() -> None:
-    found = whereabouts(fabric(addressing=DUAL, **VFS, **WHEREABOUTS))
-    assert [entry["range"] for entry in found["ipRanges"]] == ["10.0.0.0/13", "fd00:10::/64"]
-    assert found["routes"] == [
+    ipam = whereabouts(fabric(addressing=DUAL, **VFS, **WHEREABOUTS))
+    assert [entry["range"] for entry in ipam["ipRanges"]] == ["10.0.0.0/13", "fd00:10::/64"]
+    assert ipam["routes"] == [
         {"dst": "10.0.0.0/12", "gw": "10.7.255.254"},
         {"dst": "fd00:10::/32", "gw": "fd00:10::ffff:ffff:ffff:ffff"},
     ]
@@ -169,7 +174,7 @@ def test_the_shared_resource_is_the_port_that_the_network_is_on(stack: Stack, ki
     plugin = one(stack, plan, "NicClusterPolicy")["spec"]["rdmaSharedDevicePlugin"]
     listed = json.loads(plugin["config"])["configList"]
     assert [entry["selectors"]["ifNames"] for entry in listed] == [
-        [one["spec"]["master"]] for one in of_kind(stack, plan, kind)
+        [manifest["spec"]["master"]] for manifest in of_kind(stack, plan, kind)
     ]
     assert stack.access(plan).resources == tuple(
         (f"{entry['resourcePrefix']}/{entry['resourceName']}", 1) for entry in listed
@@ -187,7 +192,7 @@ def test_as_many_pods_share_a_port_as_have_addresses(pods: int, shares: int) -> 
 def test_unlike_nodes_with_names_from_the_plan_share_one_macvlan_network_a_rail() -> None:
     plan = fabric(8, unlike(), addressing=SHARED)
     assert problems(MACVLAN, plan) == []
-    assert [one["spec"]["master"] for one in of_kind(MACVLAN, plan, "MacvlanNetwork")] == [
+    assert [manifest["spec"]["master"] for manifest in of_kind(MACVLAN, plan, "MacvlanNetwork")] == [
         f"rail{rail}" for rail in range(8)
     ]
 
@@ -216,11 +221,11 @@ def test_without_a_partition_the_operators_own_network_suffices() -> None:
     assert one(IB_SRIOV, plan, "SriovNetworkNodePolicy")["spec"]["linkType"] == "ib"
 
 
-@pytest.mark.parametrize(("more", "isolated"), [(SHARING, False), ({}, True)], ids=["shared", "exclusive"])
+@pytest.mark.parametrize(("fields", "isolated"), [(SHARING, False), ({}, True)], ids=["shared", "exclusive"])
 def test_the_ib_plugin_moves_the_rdma_device_itself_where_a_partition_is_given(
-    more: dict[str, Any], isolated: bool
+    fields: dict[str, Any], isolated: bool
 ) -> None:
-    plan = fabric(addressing=NONE, **IB, **VFS, **PKEY, **more)
+    plan = fabric(addressing=NONE, **IB, **VFS, **PKEY, **fields)
     config = json.loads(one(IB_SRIOV, plan, "NetworkAttachmentDefinition")["spec"]["config"])
     assert config["rdmaIsolation"] is isolated
     assert "plugins" not in config
@@ -229,5 +234,5 @@ def test_the_ib_plugin_moves_the_rdma_device_itself_where_a_partition_is_given(
 def test_no_password_and_no_secret_are_rendered() -> None:
     plan = fabric(addressing=NONE, **IB, **VFS, **PKEY)
     assert of_kind(IB_SRIOV, plan, "Secret") == []
-    assert not re.search(r"(?i)password", json.dumps(list(objects(IB_SRIOV, plan))))
-    assert any("--from-env-file" in need for need in IB_SRIOV.needs)
+    assert not re.search(r"(?i)password", json.dumps(list(iter_objects(IB_SRIOV, plan))))
+    assert any("--from-file=ufm" in need and "UFM_CERTIFICATE" in need for need in IB_SRIOV.needs)

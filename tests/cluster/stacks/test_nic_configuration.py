@@ -16,65 +16,60 @@ SITE: dict[str, Any] = {"addressing": POINT_TO_POINT, **VFS}
 
 
 def template(plan: Plan) -> dict[str, Any]:
-    (found,) = of_kind(STACK, plan, "NicConfigurationTemplate").values()
-    spec: dict[str, Any] = found["spec"]
+    (manifest,) = of_kind(STACK, plan, "NicConfigurationTemplate").values()
+    spec: dict[str, Any] = manifest["spec"]
     return spec
 
 
 @pytest.mark.parametrize(
     ("qos", "wanted"),
     [
-        pytest.param({}, {"pfc": "0,0,0,1,0,0,0,0", "tos": 104, "ecn": {"enabled": True, "priority": 3}}, id="default"),
-        pytest.param(
-            {"dscp": 24, "priority": 5},
-            {"pfc": "0,0,0,0,0,1,0,0", "tos": 96, "ecn": {"enabled": True, "priority": 5}},
-            id="another class",
-        ),
-        pytest.param({"ecn": False}, {"pfc": "0,0,0,1,0,0,0,0", "tos": 104}, id="no ECN"),
+        pytest.param({}, {"pfc": "0,0,0,1,0,0,0,0", "tos": 104}, id="default"),
+        pytest.param({"dscp": 24, "priority": 5}, {"pfc": "0,0,0,0,0,1,0,0", "tos": 96}, id="another class"),
+        pytest.param({"pfc": False}, {"pfc": "0,0,0,0,0,0,0,0", "tos": 104}, id="no PFC"),
     ],
 )
-def test_qos_is_the_plans(qos: dict[str, Any], wanted: dict[str, Any]) -> None:
-    found = template(carried(**SITE, qos=qos))["template"]["roceOptimized"]["qos"]
-    assert found == {"trust": "dscp", "pauseFrames": {"enabled": False}} | wanted
-
-
-def test_without_pfc_no_priority_is_paused_and_pause_frames_are_left_as_they_are() -> None:
-    found = template(carried(**SITE, qos={"pfc": False}))["template"]["roceOptimized"]["qos"]
-    assert found["pfc"] == "0,0,0,0,0,0,0,0"
-    assert "pauseFrames" not in found
+def test_qos_is_the_plans_in_the_fields_that_the_released_operator_has(
+    qos: dict[str, Any], wanted: dict[str, Any]
+) -> None:
+    roce = template(carried(**SITE, qos=qos))["template"]["roceOptimized"]
+    assert roce == {"enabled": True, "qos": {"trust": "dscp"} | wanted}
 
 
 def test_ports_are_selected_by_device_id_and_address_so_that_other_nics_keep_their_settings() -> None:
-    found = template(carried(**SITE))
-    assert found["nicSelector"] == {"nicType": "1021", "pciAddresses": ["0000:18:00.0", "0000:20:00.0"]}
-    assert found["template"]["numVfs"] == 8
+    fields = template(carried(**SITE))
+    assert fields["nicSelector"] == {"nicType": "1021", "pciAddresses": ["0000:18:00.0", "0000:20:00.0"]}
+    assert fields["template"]["numVfs"] == 8
     named = [{"hosts": "gpu-[0-1]", "nic": "15b3:1021"}]
     assert template(carried(nodes=named, **SITE))["nicSelector"] == {"nicType": "1021"}
 
 
 def test_infiniband_has_a_link_type_and_no_roce() -> None:
-    found = template(carried(**SITE | {"addressing": {"scheme": "none"}}, **INFINIBAND))["template"]
-    assert found["linkType"] == "Infiniband"
-    assert "roceOptimized" not in found
+    fields = template(carried(**SITE | {"addressing": {"scheme": "none"}}, **INFINIBAND))["template"]
+    assert fields["linkType"] == "Infiniband"
+    assert "roceOptimized" not in fields
 
 
 def test_unlike_nodes_have_templates_of_their_own() -> None:
     plan = carried(rails=8, nodes=unlike(), **SITE)
     for kind in ("NicConfigurationTemplate", "NicInterfaceNameTemplate"):
-        found = of_kind(STACK, plan, kind)
-        assert list(found) == ["train-g0", "train-g1"]
-        groups = [one["spec"]["nodeSelector"]["trackbed.dev/group"] for one in found.values()]
+        manifests = of_kind(STACK, plan, kind)
+        assert list(manifests) == ["train-g0", "train-g1"]
+        groups = [manifest["spec"]["nodeSelector"]["trackbed.dev/group"] for manifest in manifests.values()]
         assert groups == ["0", "1"]
-    types = [one["spec"]["nicSelector"]["nicType"] for one in of_kind(STACK, plan, "NicConfigurationTemplate").values()]
+    types = [
+        manifest["spec"]["nicSelector"]["nicType"]
+        for manifest in of_kind(STACK, plan, "NicConfigurationTemplate").values()
+    ]
     assert types == ["1021", "a2dc"]
 
 
 def test_names_are_prefix_and_rail_and_addresses_stand_in_rail_order() -> None:
     plan = carried(**SITE, names={"netdev": "net{rail}", "rdma": "mlx_r{rail}"})
-    (found,) = of_kind(STACK, plan, "NicInterfaceNameTemplate").values()
-    assert found["spec"]["netDevicePrefix"] == "net%rail_id%"
-    assert found["spec"]["rdmaDevicePrefix"] == "mlx_r%rail_id%"
-    assert found["spec"]["railPciAddresses"] == [["0000:18:00.0"], ["0000:20:00.0"]]
+    (manifest,) = of_kind(STACK, plan, "NicInterfaceNameTemplate").values()
+    assert manifest["spec"]["netDevicePrefix"] == "net%rail_id%"
+    assert manifest["spec"]["rdmaDevicePrefix"] == "mlx_r%rail_id%"
+    assert manifest["spec"]["railPciAddresses"] == [["0000:18:00.0"], ["0000:20:00.0"]]
 
 
 @pytest.mark.parametrize(
@@ -97,8 +92,11 @@ def test_it_attaches_nothing() -> None:
 
 def test_nodes_are_configured_one_at_a_time_by_one_maintenance_configuration() -> None:
     plan = carried(**SITE)
-    (found,) = of_kind(STACK, plan, "MaintenanceOperatorConfig").values()
-    assert (found["metadata"]["name"], found["spec"]) == ("default", {"maxParallelOperations": 1, "maxUnavailable": 1})
+    (manifest,) = of_kind(STACK, plan, "MaintenanceOperatorConfig").values()
+    assert (manifest["metadata"]["name"], manifest["spec"]) == (
+        "default",
+        {"maxParallelOperations": 1, "maxUnavailable": 1},
+    )
     values = STACK.charts(plan)[0].values
     assert values["maintenanceOperator"] == {"enabled": True}
     assert values["maintenance-operator-chart"]["operatorConfig"] == {"deploy": False}

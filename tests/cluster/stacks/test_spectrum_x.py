@@ -16,17 +16,17 @@ SITE: dict[str, Any] = {"addressing": POINT_TO_POINT, "vfs": {"count": 1}}
 
 
 def topology(plan: Plan) -> list[dict[str, Any]]:
-    (found,) = of_kind(STACK, plan, "SpectrumXRailPoolConfig").values()
-    rails: list[dict[str, Any]] = found["spec"]["railTopology"]
+    (manifest,) = of_kind(STACK, plan, "SpectrumXRailPoolConfig").values()
+    rails: list[dict[str, Any]] = manifest["spec"]["railTopology"]
     return rails
 
 
 def test_rail_pool_network_and_resource_have_one_name() -> None:
     plan = carried(**SITE, names={"network": "r{number}"})
     access = STACK.access(plan)
-    names = [one["name"] for one in topology(plan)]
-    assert names == ["r1", "r2"] == [one["cidrPoolRef"] for one in topology(plan)]
-    assert list(of_kind(STACK, plan, "CIDRPool")) == names == [one.name for one in access.networks]
+    names = [entry["name"] for entry in topology(plan)]
+    assert names == ["r1", "r2"] == [entry["cidrPoolRef"] for entry in topology(plan)]
+    assert list(of_kind(STACK, plan, "CIDRPool")) == names == [network.name for network in access.networks]
     assert access.resources == (("nvidia.com/r1", 1), ("nvidia.com/r2", 1))
     assert [str(hca) for hca in access.hcas] == [
         "rdma_r1:1:0",
@@ -36,15 +36,21 @@ def test_rail_pool_network_and_resource_have_one_name() -> None:
 
 def test_the_device_plugin_counts_what_pods_ask_for() -> None:
     plan = carried(**SITE, names={"resource": "acme.com/rail{rail}"})
-    (found,) = of_kind(STACK, plan, "SpectrumXRailPoolConfig").values()
-    assert found["spec"]["draEnabled"] is False
+    (manifest,) = of_kind(STACK, plan, "SpectrumXRailPoolConfig").values()
+    assert manifest["spec"]["draEnabled"] is False
     assert STACK.charts(plan)[0].values["sriov-network-operator"]["operator"] == {"resourcePrefix": "acme.com"}
     assert STACK.access(plan).resources[0] == ("acme.com/rail0", 1)
 
 
+def test_the_sriov_operators_daemon_runs_on_the_fabrics_nodes_and_leaves_firmware_alone() -> None:
+    config = STACK.charts(carried(**SITE))[0].values["sriov-network-operator"]["sriovOperatorConfig"]
+    assert config["configDaemonNodeSelector"] == {"trackbed.dev/fabric": "train"}
+    assert config["disablePlugins"] == ["mellanox"]
+
+
 def test_a_rail_has_one_port_name_also_where_nodes_are_unlike() -> None:
     plan = carried(rails=8, nodes=unlike(), **SITE)  # two names would mean two planes
-    assert [one["nicSelector"]["pfNames"] for one in topology(plan)] == [[f"rail{rail}"] for rail in range(8)]
+    assert [entry["nicSelector"]["pfNames"] for entry in topology(plan)] == [[f"rail{rail}"] for rail in range(8)]
     assert refused(STACK, plan) == []
 
 
@@ -59,12 +65,23 @@ def test_pools_of_both_ip_versions_are_said_as_a_whole_ipam_section(
     ranges: dict[str, str], wanted: dict[str, str] | str
 ) -> None:
     first, _ = topology(carried(**SITE | {"addressing": {"scheme": "point-to-point", **ranges}}))
-    said = {key: value for key, value in first.items() if key in {"cidrPoolRef", "ipam"}}
+    output = {key: value for key, value in first.items() if key in {"cidrPoolRef", "ipam"}}
     if isinstance(wanted, str):
-        (text,) = said.values()
+        (text,) = output.values()
         assert json.loads(text) == {"type": "nv-ipam", "poolName": wanted, "poolType": "cidrpool"}
     else:
-        assert said == wanted
+        assert output == wanted
+
+
+def test_a_64_of_ipv6_for_each_port_is_a_pool_as_upstream_lays_it_out() -> None:
+    addressing = {"scheme": "point-to-point", "layout": "spectrum-x-2tier", "ipv6NodePrefix": 64}
+    plan = carried(**SITE | {"addressing": addressing | {"ipv6": "fd02::/32", "ipv6RailPrefix": 40}})
+    spec = of_kind(STACK, plan, "CIDRPool")["rail1-ipv6"]["spec"]
+    assert (spec["cidr"], spec["perNodeNetworkPrefix"], spec["gatewayIndex"]) == ("fd02:0:100::/40", 64, 2)
+    assert [route["dst"] for route in spec["routes"]] == ["fd02:0:100::/40", "fd02::/32"]
+    first = spec["staticAllocations"][0]
+    assert (first["prefix"], first["gateway"]) == ("fd02:0:100::/64", "fd02:0:100::2")
+    assert refused(STACK, plan) == []
 
 
 NAMED = [{"hosts": "a0", "ports": ["ens1", "ens2"]}, {"hosts": "b0", "ports": ["eth1", "eth2"]}]
@@ -110,6 +127,12 @@ NAMED = [{"hosts": "a0", "ports": ["ens1", "ens2"]}, {"hosts": "b0", "ports": ["
             "stack-network-name: the operator makes of a rail's name a resource and a VRF, and 'rail-0' cannot be "
             "both: write names.network with lower case letters and digits, 15 at most, for example rail{rail}",
             id="a dash in the name",
+        ),
+        pytest.param(
+            {"kubernetes": {"versions": {"nvidia-network-operator": "v26.1.2"}}},
+            "stack-version: nvidia-network-operator v26.1.2 has no v1alpha2 of SpectrumXRailPoolConfig: take v26.4.0 "
+            "or newer",
+            id="an old operator",
         ),
         pytest.param(
             {"nodes": NAMED},

@@ -2,7 +2,6 @@
 
 The objects are equal field by field but for what is wrong or left out in print:
 
-- the resource is `nvidia.com/rail-1`: the SR-IOV device plugin takes no '-' in a resource's name, so ours is `rail_1`;
 - its `resourceList` ends in a comma, which is no JSON: the plugin would not start;
 - the NicClusterPolicy names no image, repository and version for the plugin;
 - its pool has no nodeSelector: NV-IPAM gives every node of the cluster a /31, control plane included, and so takes
@@ -23,9 +22,9 @@ from typing import Any
 
 import pytest
 
-from trackbed.cluster.stacks import stack
+from trackbed.cluster.stacks import load_stack
 from trackbed.cluster.stacks.objects import Manifest
-from trackbed.cluster.stacks.stack import objects
+from trackbed.cluster.stacks.stack import iter_objects
 from trackbed.fabric.importers.netplan import import_netplan
 from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.plan.compute import compute_plan
@@ -39,13 +38,14 @@ def rendered() -> list[Manifest]:
     files = {path.stem: [(path.name, path.read_bytes())] for path in HOSTS.iterdir()}
     imported = import_netplan(files, "site")
     document: dict[str, Any] = json.loads(json.dumps(imported.document))
-    document["spec"]["names"] = {"network": "rail-{number}", "resource": "nvidia.com/rail_{number}"}
+    document["spec"]["names"] = {"network": "rail-{number}", "resource": "nvidia.com/rail-{number}"}
+    document["spec"]["rdma"] = {"namespaceMode": "shared"}  # in exclusive mode the network is another
     planned = compute_plan(Fabric.model_validate(document), imported.lock)
-    return list(objects(stack("network-operator-hostdevice"), planned))
+    return list(iter_objects(load_stack("network-operator-hostdevice"), planned))
 
 
 def one(rendered: list[Manifest], kind: str, name: str) -> Manifest:
-    return next(found for found in rendered if (found["kind"], found["metadata"]["name"]) == (kind, name))
+    return next(result for result in rendered if (result["kind"], result["metadata"]["name"]) == (kind, name))
 
 
 def test_the_network_is_the_printed_one(rendered: list[Manifest]) -> None:
@@ -57,7 +57,7 @@ def test_the_network_is_the_printed_one(rendered: list[Manifest]) -> None:
         "metadata": {"name": "rail-1"},
         "spec": {
             "networkNamespace": "default",
-            "resourceName": "nvidia.com/rail_1",  # in print rail-1
+            "resourceName": "nvidia.com/rail-1",
             "ipam": {"type": "nv-ipam", "poolName": "rail-1", "poolType": "cidrpool"},
         },
     }
@@ -93,12 +93,12 @@ def test_the_resources_are_the_printed_ones(rendered: list[Manifest]) -> None:
     assert [listed[0], listed[-1]] == [
         {
             "resourcePrefix": "nvidia.com",
-            "resourceName": "rail_1",  # in print rail-1
+            "resourceName": "rail-1",
             "selectors": {"isRdma": True, "pciAddresses": ["0000:7a:00.0"]},
         },
         {
             "resourcePrefix": "nvidia.com",
-            "resourceName": "rail_8",  # in print rail-8
+            "resourceName": "rail-8",
             "selectors": {"isRdma": True, "pciAddresses": ["0000:42:00.0"]},
         },
     ]

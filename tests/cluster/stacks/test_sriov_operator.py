@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 
 from tests.cluster.stacks.fabric_of import DIRECT, FLAT, NONE, SHARED, fabric, of_kind, one, problems
+from trackbed.cluster.stacks import MODULES, load_stack
+from trackbed.cluster.stacks.install.steps import ApplyFile, build_steps
+from trackbed.cluster.stacks.network_operator.ib_sriov import STACK as IB_SRIOV
+from trackbed.cluster.stacks.network_operator.sriov import STACK as SRIOV
 from trackbed.cluster.stacks.sriov_operator.openshift import STACK as OPENSHIFT
 from trackbed.cluster.stacks.sriov_operator.upstream import STACK as UPSTREAM
-from trackbed.cluster.stacks.stack import Stack, objects
+from trackbed.cluster.stacks.stack import Stack, iter_objects
+from trackbed.fabric.plan.compute import SRIOV_OPERATOR_STACKS
+from trackbed.fabric.plan.plan import Plan
 
 VFS: dict[str, Any] = {"vfs": {"count": 8}}
 IB: dict[str, Any] = {"linkType": "infiniband"}
@@ -24,13 +30,13 @@ BOTH = pytest.mark.parametrize(
 
 @BOTH
 def test_all_objects_of_the_operator_stand_in_its_namespace(stack: Stack, namespace: str) -> None:
-    own = [
-        one
-        for one in objects(stack, fabric(addressing=SHARED, **VFS))
-        if "sriovnetwork.openshift.io" in one["apiVersion"]
+    manifests = [
+        manifest
+        for manifest in iter_objects(stack, fabric(addressing=SHARED, **VFS))
+        if "sriovnetwork.openshift.io" in manifest["apiVersion"]
     ]
-    assert {one["metadata"]["namespace"] for one in own} == {namespace}
-    assert {one["kind"] for one in own} == {
+    assert {manifest["metadata"]["namespace"] for manifest in manifests} == {namespace}
+    assert {manifest["kind"] for manifest in manifests} == {
         "SriovNetwork",
         "SriovNetworkNodePolicy",
         "SriovNetworkPoolConfig",
@@ -45,11 +51,26 @@ def test_the_daemon_runs_on_the_fabrics_nodes(stack: Stack, namespace: str) -> N
     assert config["spec"]["configDaemonNodeSelector"] == {"trackbed.dev/fabric": "train"}
 
 
+@pytest.mark.parametrize(("version", "mode"), [("v1.4.0", None), ("v1.5.0", "exclusive"), ("v1.6.0", "exclusive")])
+def test_an_operator_without_rdma_mode_is_not_asked_for_one(version: str, mode: str | None) -> None:
+    plan = fabric(addressing=SHARED, **VFS, kubernetes={"versions": {"sriov-network-operator": version}})
+    assert one(UPSTREAM, plan, "SriovNetworkPoolConfig")["spec"].get("rdmaMode") == mode
+
+
 @BOTH
 def test_a_pod_asks_for_the_resource_that_the_policy_makes(stack: Stack, namespace: str) -> None:  # noqa: ARG001 - the table's
     plan = fabric(addressing=SHARED, **VFS)
-    made = [f"openshift.io/{one['spec']['resourceName']}" for one in of_kind(stack, plan, "SriovNetworkNodePolicy")]
+    made = [
+        f"openshift.io/{manifest['spec']['resourceName']}"
+        for manifest in of_kind(stack, plan, "SriovNetworkNodePolicy")
+    ]
     assert [name for name, _ in stack.access(plan).resources] == made
+
+
+@BOTH
+def test_a_network_on_ethernet_sets_no_link_state_that_a_driver_may_refuse(stack: Stack, namespace: str) -> None:  # noqa: ARG001 - the table's
+    network = one(stack, fabric(addressing=SHARED, **VFS), "SriovNetwork")
+    assert "linkState" not in network["spec"]
 
 
 @BOTH
@@ -96,15 +117,15 @@ def test_upstream_installs_whereabouts_and_openshift_has_its_own() -> None:
 )
 def test_nvidias_operator_is_subscribed_only_where_it_has_work(kubernetes: dict[str, Any], packages: list[str]) -> None:
     plan = fabric(addressing=SHARED, kubernetes=kubernetes, **VFS)
-    assert [one["spec"]["name"] for one in of_kind(OPENSHIFT, plan, "Subscription")] == packages
+    assert [manifest["spec"]["name"] for manifest in of_kind(OPENSHIFT, plan, "Subscription")] == packages
     assert bool(of_kind(OPENSHIFT, plan, "NicClusterPolicy")) == ("nvidia-network-operator" in packages)
 
 
 def test_each_subscription_has_a_namespace_and_a_group_that_watches_it() -> None:
     plan = fabric(addressing=SHARED, **VFS)
-    spaces = [one["metadata"]["name"] for one in of_kind(OPENSHIFT, plan, "Namespace")]
-    assert [one["metadata"]["namespace"] for one in of_kind(OPENSHIFT, plan, "Subscription")] == spaces
-    assert [one["spec"]["targetNamespaces"] for one in of_kind(OPENSHIFT, plan, "OperatorGroup")] == [
+    spaces = [manifest["metadata"]["name"] for manifest in of_kind(OPENSHIFT, plan, "Namespace")]
+    assert [manifest["metadata"]["namespace"] for manifest in of_kind(OPENSHIFT, plan, "Subscription")] == spaces
+    assert [manifest["spec"]["targetNamespaces"] for manifest in of_kind(OPENSHIFT, plan, "OperatorGroup")] == [
         [space] for space in spaces
     ]
 
@@ -120,14 +141,14 @@ def test_every_sysctl_that_a_network_sets_is_in_the_platforms_list() -> None:
 
 def test_pods_of_the_namespace_may_lock_memory_and_nothing_privileged() -> None:
     plan = fabric(addressing=SHARED, kubernetes={"namespace": "training"}, **VFS)
-    found = one(OPENSHIFT, plan, "SecurityContextConstraints")
-    assert (found["allowedCapabilities"], found["allowPrivilegedContainer"]) == (["IPC_LOCK"], False)
-    assert found["groups"] == ["system:serviceaccounts:training"]
+    result = one(OPENSHIFT, plan, "SecurityContextConstraints")
+    assert (result["allowedCapabilities"], result["allowPrivilegedContainer"]) == (["IPC_LOCK"], False)
+    assert result["groups"] == ["system:serviceaccounts:training"]
 
 
 def test_kinds_that_only_openshift_knows_stand_in_stages_of_their_own() -> None:
     plan = fabric(addressing=SHARED, **VFS)
-    kinds = {stage.name: {one["kind"] for one in stage.objects} for stage in OPENSHIFT.stages(plan)}
+    kinds = {stage.name: {manifest["kind"] for manifest in stage.objects} for stage in OPENSHIFT.stages(plan)}
     assert kinds["subscriptions"] == {"Namespace", "OperatorGroup", "Subscription"}
     assert kinds["memory locking"] == {"SecurityContextConstraints"}
 
@@ -146,3 +167,48 @@ def test_kinds_that_only_openshift_knows_stand_in_stages_of_their_own() -> None:
 )
 def test_what_vfs_cannot_carry_is_refused(stack: Stack, namespace: str, spec: dict[str, Any], code: str) -> None:  # noqa: ARG001 - the table's
     assert [problem.code for problem in stack.refusals(fabric(**spec))] == [code]
+
+
+@pytest.mark.parametrize("stack", [UPSTREAM, OPENSHIFT, SRIOV, IB_SRIOV], ids=lambda stack: stack.name)
+def test_the_rdma_mode_is_there_before_the_operators_daemon_runs(stack: Stack) -> None:
+    """Without a mode the daemon takes ib_core.netns_mode off the kernel line, and reboots the node."""
+    plan = fabric(addressing=NONE if stack is IB_SRIOV else SHARED, **VFS, **(IB if stack is IB_SRIOV else {}))
+    kinds = [manifest["kind"] for manifest in iter_objects(stack, plan)]
+    daemon = "NicClusterPolicy" if stack in {SRIOV, IB_SRIOV} else "SriovOperatorConfig"
+    assert kinds.index("SriovNetworkPoolConfig") < kinds.index(daemon)
+    assert kinds.count("SriovNetworkPoolConfig") == 1
+
+
+@pytest.mark.parametrize("stack", [SRIOV, IB_SRIOV], ids=lambda stack: stack.name)
+def test_the_rdma_mode_is_there_before_nodes_have_the_label_by_which_a_charts_daemons_choose_them(stack: Stack) -> None:
+    """An operator that saw the label 0.4 s before the pool rebooted the node, on a real API server."""
+    plan = fabric(addressing=NONE if stack is IB_SRIOV else SHARED, **VFS, **(IB if stack is IB_SRIOV else {}))
+    steps = [type(step).__name__ if not isinstance(step, ApplyFile) else step.file for step in build_steps(stack, plan)]
+    order = ["10-rdma-mode.yaml", "20-nfd.yaml", "WaitForLabel", "30-operator.yaml"]
+    assert [step for step in steps if step in {"InstallChart", *order}] == ["InstallChart", "InstallChart", *order]
+
+
+@pytest.mark.parametrize("stack", [UPSTREAM, SRIOV, IB_SRIOV], ids=lambda stack: stack.name)
+def test_hosts_that_were_not_planned_for_the_operator_are_warned_of(stack: Stack) -> None:
+    plan = fabric(addressing=SHARED, **VFS)
+    (problem,) = stack.warnings(plan)
+    assert (problem.code, problem.severity) == ("sriov-operator-reboots", "warning")
+    assert f"write kubernetes.stack {stack.name}, " in problem.message
+    assert list(stack.warnings(fabric(addressing=SHARED, **VFS, kubernetes={"stack": stack.name}))) == []
+
+
+def test_the_plan_knows_every_stack_whose_operator_is_told_the_rdma_mode() -> None:
+    """On OpenShift the operator sets kernel arguments itself, by rpm-ostree."""
+    names = {
+        name
+        for name, stack in zip(MODULES, map(load_stack, MODULES), strict=True)
+        for link in ({}, IB)
+        if _names_rdma_mode(stack, fabric(addressing=NONE if link else SHARED, **VFS, **link))
+    }
+    assert names - {"openshift"} == SRIOV_OPERATOR_STACKS
+
+
+def _names_rdma_mode(stack: Stack, plan: Plan) -> bool:
+    if any(stack.refusals(plan)):
+        return False
+    return any("rdmaMode" in manifest.get("spec", {}) for manifest in iter_objects(stack, plan))

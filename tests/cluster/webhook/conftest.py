@@ -12,5 +12,5 @@ from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 @pytest.fixture(scope="session")
 def client(api_server: Path) -> Iterator[BlockingClient]:
     """The API server as its administrator sees it."""
-    with connect(str(api_server)) as found:
-        yield found
+    with connect(str(api_server)) as blocking_client:
+        yield blocking_client

@@ -11,18 +11,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 
 from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.cluster.webhook.values import pod
 from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.daemon.listening import ListenAddress
-from trackbed.cluster.webhook.certificate_store import publish
+from trackbed.cluster.daemon.http_server import ListenAddress, serve_application
+from trackbed.cluster.webhook.certificate_store import publish_configurations
 from trackbed.cluster.webhook.certificates import CertificateSet, renew_certificates
 from trackbed.cluster.webhook.cluster_state import ClusterState, Namespace, parse_namespace
 from trackbed.cluster.webhook.configuration import WebhookEndpoint
-from trackbed.cluster.webhook.server import create_tls_context, load_certificate, serve_reviews
+from trackbed.cluster.webhook.server import build_application, create_tls_context, load_certificate
 
 SECONDS = 30.0
 """How long the API server may take to know a webhook; it takes less than one."""
@@ -42,16 +43,16 @@ class Fixed:
             raise self.error
         if self.client is None:
             return Namespace()
-        found = await asyncio.to_thread(self.client.find, "v1", "Namespace", name)
-        return parse_namespace(found or {})
+        body = await asyncio.to_thread(self.client.find, "v1", "Namespace", name)
+        return parse_namespace(body or {})
 
 
 class Webhook:
     """One that serves in a thread of its own, until `stop`."""
 
-    def __init__(self, source: Fixed, held: CertificateSet | None = None) -> None:
+    def __init__(self, source: Fixed, held: CertificateSet | None = None, authorities: Path | None = None) -> None:
         self.held = held or renew_certificates(None, ("127.0.0.1",), datetime.now(UTC))
-        self.tls = create_tls_context()
+        self.tls, self._needs_certificate = create_tls_context(authorities), authorities is not None
         load_certificate(self.tls, self.held.certificate + self.held.key)
         self._source, self._loop = source, asyncio.new_event_loop()
         self._ready, self._end = threading.Event(), asyncio.Event()
@@ -61,7 +62,9 @@ class Webhook:
         assert self._ready.wait(SECONDS)
 
     async def _serve(self) -> None:
-        async with serve_reviews(self._source, self.tls, ListenAddress("127.0.0.1", self.port)) as self.port:
+        address = ListenAddress("127.0.0.1", self.port)
+        app = build_application(self._source, needs_certificate=self._needs_certificate)
+        async with serve_application(app, address, self.tls) as self.port:
             self._ready.set()
             await self._end.wait()
 
@@ -90,7 +93,7 @@ def registered(client: BlockingClient, known: ClusterState) -> Iterator[Webhook]
     """A webhook that the API server calls; neither is left afterwards."""
     webhook = Webhook(Fixed(client, known))
     try:
-        client.run(publish(client.dynamic, webhook.where, webhook.held.bundle))
+        client.run(publish_configurations(client.dynamic, webhook.where, webhook.held.bundle))
         await_called(client)
         yield webhook
     finally:
@@ -104,9 +107,9 @@ def registered(client: BlockingClient, known: ClusterState) -> Iterator[Webhook]
 def await_called(client: BlockingClient) -> None:
     """Wait until the API server sends pods to both of our webhooks."""
     make_namespace(client, "default")
-    one = pod(annotations={"trackbed.dev/rails": "wrong"})
+    body = pod(annotations={"trackbed.dev/rails": "wrong"})
     deadline = time.monotonic() + SECONDS
-    while not refusal(client, one):
+    while not refusal(client, body):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -120,10 +123,10 @@ def make_namespace(
     client.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}})
 
 
-def refusal(client: BlockingClient, one: Object) -> str:
+def refusal(client: BlockingClient, body: Object) -> str:
     """Why an object is refused, empty if it is not."""
     try:
-        client.create(one, dry_run=True)
+        client.create(body, dry_run=True)
     except ApiRefusedError as error:
         return error.message
     return ""

@@ -40,33 +40,33 @@ def read(made: Object) -> dict[str, Any]:
     containers = [*spec["containers"], *spec.get("initContainers", ())]
     written = annotations.get(NETWORKS, "")
     return {
-        "networks": [one.get("interface") for one in json.loads(written)] if written.startswith("[") else written,
-        "resources": {one["name"]: _rails(one) for one in containers if _rails(one)},
-        "claims": [one["resourceClaimTemplateName"] for one in spec.get("resourceClaims", ())],
-        "ipc_lock": [one["name"] for one in containers if _adds(one)],
-        "shm": [one["name"] for one in containers if "/dev/shm" in _mounts(one)],  # noqa: S108 - inside the pod
+        "networks": [entry.get("interface") for entry in json.loads(written)] if written.startswith("[") else written,
+        "resources": {container["name"]: _rails(container) for container in containers if _rails(container)},
+        "claims": [claim["resourceClaimTemplateName"] for claim in spec.get("resourceClaims", ())],
+        "ipc_lock": [container["name"] for container in containers if _adds(container)],
+        "shm": [container["name"] for container in containers if "/dev/shm" in _mounts(container)],  # noqa: S108 - inside the pod
         "nodes": spec.get("nodeSelector", {}).get(FABRIC),
         "asked": annotations.get(RAILS),
         "fabric": annotations.get(FABRIC),
-        "env": {one["name"]: {e["name"]: e.get("value") for e in one.get("env", ())} for one in containers},
+        "env": {item["name"]: {e["name"]: e.get("value") for e in item.get("env", ())} for item in containers},
         "made": made,
     }
 
 
-def _rails(one: dict[str, Any]) -> dict[str, str]:
+def _rails(container: dict[str, Any]) -> dict[str, str]:
     """Limits that are no GPUs, no memory and so on; each must be requested too."""
-    limits, requests = (one.get("resources", {}).get(key, {}) for key in ("limits", "requests"))
-    found = {name: value for name, value in limits.items() if "/" in name and not name.endswith("/gpu")}
-    assert all(requests.get(name) == value for name, value in found.items())
-    return {name.partition("/")[2]: value for name, value in found.items()}
+    limits, requests = (container.get("resources", {}).get(key, {}) for key in ("limits", "requests"))
+    rails = {name: value for name, value in limits.items() if "/" in name and not name.endswith("/gpu")}
+    assert all(requests.get(name) == value for name, value in rails.items())
+    return {name.partition("/")[2]: value for name, value in rails.items()}
 
 
-def _adds(one: dict[str, Any]) -> bool:
-    return "IPC_LOCK" in one.get("securityContext", {}).get("capabilities", {}).get("add", ())
+def _adds(container: dict[str, Any]) -> bool:
+    return "IPC_LOCK" in container.get("securityContext", {}).get("capabilities", {}).get("add", ())
 
 
-def _mounts(one: dict[str, Any]) -> list[str]:
-    return [mount["mountPath"] for mount in one.get("volumeMounts", ())]
+def _mounts(container: dict[str, Any]) -> list[str]:
+    return [mount["mountPath"] for mount in container.get("volumeMounts", ())]
 
 
 @dataclass
@@ -145,7 +145,7 @@ ASKING = {
         pod("by-default", {NETWORKS: "default/rail3"}), carries=nothing() | {"networks": "default/rail3"}
     ),
     "by default, in the host's network": Row(
-        pod("by-default", hostNetwork=True), carries=nothing(), warned="gives no rails to a pod in the host's network"
+        pod("by-default", hostNetwork=True), carries=nothing(), warned="gives no rails to a pod with hostNetwork"
     ),
     "the namespace's default is none": Row(pod("no-rails"), carries=nothing()),
     "the namespace's default is none, the pod's is not": Row(
@@ -188,7 +188,7 @@ SPIDERPOOLS = {
     "what Spiderpool's webhook wrote": Row(
         pod("plain", {INJECT: "spiderpool", NETWORKS: "default/rail0,default/rail1,default/rail2,default/rail3"}),
         carries={"networks": "default/rail0,default/rail1,default/rail2,default/rail3"},
-        warned="is attached as whatever comes next",
+        warned="is attached as the next free name",
     ),
     "ours before Spiderpool's": Row(pod("plain", {INJECT: "native"} | SPIDER), carries=rails(0, 1, 2, 3)),
 }
@@ -196,16 +196,21 @@ SPIDERPOOLS = {
 OWN = {
     "a network of its own": Row(
         with_networks("storage/nfs@net7"),
-        carries=rails(0, 1, 2, 3) | {"networks": ["net7", "rail0", "rail1", "rail2", "rail3"]},
+        carries=rails(0, 1, 2, 3)
+        | {"networks": ",".join(("storage/nfs@net7", *(f"default/rail{rail}@rail{rail}" for rail in range(4))))},
     ),
     "a network of its own as JSON": Row(
         with_networks('[{"name": "nfs", "ips": ["10.9.8.7/24"]}]'),
         carries=rails(0, 1, 2, 3) | {"networks": [None, "rail0", "rail1", "rail2", "rail3"]},
     ),
-    "a rail already": Row(with_networks("default/rail2@rail2"), carries=rails(0, 1, 2, 3)),
+    "a rail already": Row(
+        with_networks("default/rail2@rail2"),
+        carries=rails(0, 1, 2, 3)
+        | {"networks": "default/rail2@rail2,default/rail0@rail0,default/rail1@rail1,default/rail3@rail3"},
+    ),
     "an interface that is taken": Row(
         with_networks("storage/nfs@rail0"),
-        carries={"networks": ["rail0", "rail1", "rail2", "rail3"]},
+        carries={"networks": "storage/nfs@rail0,default/rail1@rail1,default/rail2@rail2,default/rail3@rail3"},
         warned=TAKEN,
     ),
     "networks that are none": Row(with_networks("[{"), refused=f"annotation {NETWORKS} is no list of networks"),
@@ -216,7 +221,7 @@ OWN = {
         asks("all", containers=main(env=[{"name": "NCCL_SOCKET_IFNAME", "value": "eth1"}])),
         carries=rails(0, 1, 2, 3),
         warned="NCCL_SOCKET_IFNAME is 'eth1', the plan has '=eth0'",
-        holds=lambda told: told["env"]["main"]["NCCL_SOCKET_IFNAME"] == "eth1",
+        holds=lambda facts: facts["env"]["main"]["NCCL_SOCKET_IFNAME"] == "eth1",
     ),
     "a value from elsewhere": Row(
         asks(
@@ -226,17 +231,17 @@ OWN = {
             ),
         ),
         carries=rails(0, 1, 2, 3),
-        holds=lambda told: told["env"]["main"]["NCCL_IB_TC"] is None,
+        holds=lambda facts: facts["env"]["main"]["NCCL_IB_TC"] is None,
     ),
     "memory of its own at /dev/shm": Row(
         asks("all", containers=main(volumeMounts=[{"name": "mine", "mountPath": "/dev/shm"}]), **OWN_SHM),  # noqa: S108 - in the pod
         carries=rails(0, 1, 2, 3),
-        holds=lambda told: [one["name"] for one in told["made"]["spec"]["volumes"]][:1] == ["mine"],
+        holds=lambda facts: [volume["name"] for volume in facts["made"]["spec"]["volumes"]][:1] == ["mine"],
     ),
     "a volume with our name": Row(
         asks("all", volumes=[{"name": "dshm", "configMap": {"name": "c"}}]),
         carries=rails(0, 1, 2, 3),
-        holds=lambda told: "dshm-rails" in [one["name"] for one in told["made"]["spec"]["volumes"]],
+        holds=lambda facts: "dshm-rails" in [volume["name"] for volume in facts["made"]["spec"]["volumes"]],
     ),
     "a capability of its own": Row(
         asks("all", containers=main(securityContext={"capabilities": {"add": ["SYS_PTRACE"]}})),
@@ -321,7 +326,8 @@ ODD = {
         pod("plain", {RAILS: "wrong", "kubernetes.io/config.mirror": "x"}, nodeName="gpu-0"), carries=nothing()
     ),
     "huge pages without memory": Row(
-        pod("plain", ALL | {FABRIC: "aws-efa"}), refused="huge pages are asked for without cpu or memory; say how much"
+        pod("plain", ALL | {FABRIC: "aws-efa"}),
+        refused="huge pages are requested without cpu or memory; state how much memory the job needs",
     ),
     "the host's network": Row(
         asks("all", hostNetwork=True), refused=f"annotation {RAILS} asks for rails, and a pod with hostNetwork: true"

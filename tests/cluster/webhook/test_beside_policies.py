@@ -13,7 +13,7 @@ from tests.cluster.stacks.fabric_of import fabric as plan_of
 from tests.cluster.webhook.live import make_namespace, registered
 from tests.cluster.webhook.rows import FABRIC, read
 from tests.cluster.webhook.values import fabric, pod
-from trackbed.cluster.stacks.native.annotation import policies
+from trackbed.cluster.stacks.native.annotation import build_policies
 from trackbed.cluster.webhook.cluster_state import ClusterState
 
 COUNT = 4
@@ -33,8 +33,8 @@ def both(client: BlockingClient) -> Iterator[BlockingClient]:
             make_namespace(client, "by-default-other", {RAILS: "2", FABRIC: "other"})
             yield client
     finally:
-        for one in policies(plan_of(addressing=FLAT)):
-            client.delete(one)
+        for policy in build_policies(plan_of(addressing=FLAT)):
+            client.delete(policy)
 
 
 GIVEN = {
@@ -46,11 +46,11 @@ GIVEN = {
 }
 
 
-@pytest.mark.parametrize(("one", "rails"), GIVEN.values(), ids=GIVEN)
+@pytest.mark.parametrize(("body", "rails"), GIVEN.values(), ids=GIVEN)
 def test_a_pod_gets_its_rails_once_and_all_that_goes_with_them(
-    both: BlockingClient, one: dict[str, object], rails: dict[str, str]
+    both: BlockingClient, body: dict[str, object], rails: dict[str, str]
 ) -> None:
-    told = read(both.create(one, dry_run=True).body)
-    assert told["resources"] == {"main": rails}
-    assert (told["ipc_lock"], told["shm"]) == (["main"], ["main"])
-    assert told["env"]["main"]["NCCL_SOCKET_IFNAME"] == "=eth0"
+    facts = read(both.create(body, dry_run=True).body)
+    assert facts["resources"] == {"main": rails}
+    assert (facts["ipc_lock"], facts["shm"]) == (["main"], ["main"])
+    assert facts["env"]["main"]["NCCL_SOCKET_IFNAME"] == "=eth0"

@@ -12,7 +12,12 @@ from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.cluster.webhook.live import make_namespace
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.webhook.certificate_store import MANAGER, SECRET, ensure_certificates, publish
+from trackbed.cluster.webhook.certificate_store import (
+    FIELD_MANAGER,
+    SECRET,
+    ensure_certificates,
+    publish_configurations,
+)
 from trackbed.cluster.webhook.configuration import WebhookEndpoint
 
 SPACE = "keeps-certificates"
@@ -57,28 +62,30 @@ def test_many_replicas_that_renew_at_once_hold_the_same(space: BlockingClient) -
 
 
 def webhooks(client: BlockingClient) -> list[dict[str, Any]]:
-    return [one for kind in KINDS for one in client.get(API, kind, "trackbed")["webhooks"]]
+    return [entry for kind in KINDS for entry in client.get(API, kind, "trackbed")["webhooks"]]
 
 
 def test_the_configurations_are_valid_and_hold_the_bundle(space: BlockingClient) -> None:
-    space.run(publish(space.dynamic, WebhookEndpoint(SPACE), b"-----BEGIN CERTIFICATE-----\n"))
-    found = webhooks(space)
-    assert {one["clientConfig"]["service"]["namespace"] for one in found} == {SPACE}
-    assert {base64.b64decode(one["clientConfig"]["caBundle"]) for one in found} == {b"-----BEGIN CERTIFICATE-----\n"}
+    space.run(publish_configurations(space.dynamic, WebhookEndpoint(SPACE), b"-----BEGIN CERTIFICATE-----\n"))
+    hooks = webhooks(space)
+    assert {hook["clientConfig"]["service"]["namespace"] for hook in hooks} == {SPACE}
+    assert {base64.b64decode(hook["clientConfig"]["caBundle"]) for hook in hooks} == {b"-----BEGIN CERTIFICATE-----\n"}
 
 
 def test_a_bundle_that_another_writes_stays(space: BlockingClient) -> None:
-    space.run(publish(space.dynamic, WebhookEndpoint(SPACE), None))
+    space.run(publish_configurations(space.dynamic, WebhookEndpoint(SPACE), None))
     theirs = base64.b64encode(b"theirs").decode()
     for kind in KINDS:
-        one = space.get(API, kind, "trackbed")
-        for webhook in one["webhooks"]:
+        config = space.get(API, kind, "trackbed")
+        for webhook in config["webhooks"]:
             webhook["clientConfig"]["caBundle"] = theirs
-        held = {"apiVersion": API, "kind": kind, "metadata": {"name": "trackbed"}, "webhooks": one["webhooks"]}
+        held = {"apiVersion": API, "kind": kind, "metadata": {"name": "trackbed"}, "webhooks": config["webhooks"]}
         space.apply(held, manager="cainjector", force=True)
-    space.run(publish(space.dynamic, WebhookEndpoint(SPACE), None))
-    assert {one["clientConfig"]["caBundle"] for one in webhooks(space)} == {theirs}
-    assert MANAGER in {one["manager"] for one in space.get(API, KINDS[0], "trackbed")["metadata"]["managedFields"]}
+    space.run(publish_configurations(space.dynamic, WebhookEndpoint(SPACE), None))
+    assert {webhook["clientConfig"]["caBundle"] for webhook in webhooks(space)} == {theirs}
+    assert FIELD_MANAGER in {
+        field["manager"] for field in space.get(API, KINDS[0], "trackbed")["metadata"]["managedFields"]
+    }
 
 
 @pytest.mark.parametrize(
@@ -91,7 +98,7 @@ def test_a_bundle_that_another_writes_stays(space: BlockingClient) -> None:
 def test_cert_managers_injector_is_asked_for_an_authority_that_is_not_ours(
     space: BlockingClient, bundle: bytes | None, annotations: dict[str, str]
 ) -> None:
-    space.run(publish(space.dynamic, WebhookEndpoint(SPACE), None))
-    space.run(publish(space.dynamic, WebhookEndpoint(SPACE), bundle))
-    told = [space.get(API, kind, "trackbed")["metadata"].get("annotations", {}) for kind in KINDS]
-    assert told == [annotations] * 2
+    space.run(publish_configurations(space.dynamic, WebhookEndpoint(SPACE), None))
+    space.run(publish_configurations(space.dynamic, WebhookEndpoint(SPACE), bundle))
+    annotations_of_kinds = [space.get(API, kind, "trackbed")["metadata"].get("annotations", {}) for kind in KINDS]
+    assert annotations_of_kinds == [annotations] * 2

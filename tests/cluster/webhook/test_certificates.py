@@ -45,7 +45,7 @@ def test_the_first_ones_are_made_at_once() -> None:
     names = x509.load_pem_x509_certificate(FRESH.certificate).extensions.get_extension_for_class(
         x509.SubjectAlternativeName
     )
-    assert [str(one.value) for one in names.value] == list(NAMES)
+    assert [str(name.value) for name in names.value] == list(NAMES)
 
 
 def test_a_handshake_takes_them(tmp_path: Path) -> None:
@@ -93,13 +93,13 @@ def test_other_names_need_another_certificate() -> None:
 def test_a_new_authority_is_told_for_an_hour_before_it_signs() -> None:
     due = read_expiry(FRESH.authority) - AUTHORITY_RENEWAL + DAY
     held = renew_certificates(replace(FRESH), NAMES, due - 2 * DAY)
-    told = renew_certificates(held, NAMES, due)
-    assert (told.certificate, told.old_authority) == (held.certificate, held.authority)
-    assert told.bundle == told.authority + held.authority
-    assert renew_certificates(told, NAMES, due + SIGNING_DELAY / 2) is told
-    signed = renew_certificates(told, NAMES, due + SIGNING_DELAY + timedelta(minutes=1))
-    assert trusted(signed, told.authority)
-    assert signed.bundle == told.bundle
+    renewed = renew_certificates(held, NAMES, due)
+    assert (renewed.certificate, renewed.old_authority) == (held.certificate, held.authority)
+    assert renewed.bundle == renewed.authority + held.authority
+    assert renew_certificates(renewed, NAMES, due + SIGNING_DELAY / 2) is renewed
+    signed = renew_certificates(renewed, NAMES, due + SIGNING_DELAY + timedelta(minutes=1))
+    assert trusted(signed, renewed.authority)
+    assert signed.bundle == renewed.bundle
 
 
 def test_through_ten_years_each_certificate_is_trusted_by_who_was_told_the_hour_before() -> None:
@@ -111,8 +111,8 @@ def test_through_ten_years_each_certificate_is_trusted_by_who_was_told_the_hour_
             assert read_expiry(held.certificate) > moment + CERTIFICATE_RENEWAL - 2 * DAY
             states.append(held)
     assert all(trusted(after, before.bundle) for before, after in pairwise(states))
-    assert len({one.authority for one in states}) > 10
-    assert all(one.bundle.count(b"BEGIN CERTIFICATE") <= 2 for one in states)
+    assert len({state.authority for state in states}) > 10
+    assert all(state.bundle.count(b"BEGIN CERTIFICATE") <= 2 for state in states)
 
 
 BROKEN = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.kinds import installed
 from trackbed.cluster.api.client import Client, connect
 from trackbed.cluster.api.errors import ApiRefusedError, KubeError, UnreachableError
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.daemon.serving import run_until_first_ends
+from trackbed.cluster.daemon.tasks import run_until_first_ends
 from trackbed.cluster.webhook import cluster_watch
 from trackbed.cluster.webhook.cluster_state import ClusterState, Namespace
 from trackbed.cluster.webhook.cluster_watch import ClusterWatch
@@ -48,8 +49,8 @@ OBJECTS = [
 def filled(client: BlockingClient) -> Iterator[BlockingClient]:
     """The API server with our kinds, and some objects of them; without those afterwards."""
     installed(client)
-    for one in OBJECTS:
-        client.apply(one)
+    for body in OBJECTS:
+        client.apply(body)
     client.apply(
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {"podCIDRs": ["10.200.0.0/24"]}}
     )
@@ -57,8 +58,8 @@ def filled(client: BlockingClient) -> Iterator[BlockingClient]:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": status}
     client.apply(node, subresource="/status", manager="kubelet")
     yield client
-    for one in (*OBJECTS, node):
-        client.delete(one)
+    for body in (*OBJECTS, node):
+        client.delete(body)
 
 
 def while_followed(api_server: Path, act: Callable[[ClusterWatch], Awaitable[None]]) -> None:
@@ -140,15 +141,15 @@ class _Scripted(Client):
         self.trouble = trouble
 
     async def iter_pages(
-        self, path: str, shape: type[Any], params: Mapping[str, str], accept: str = ""
+        self, path: str, model: type[Any], params: Mapping[str, str], accept: str = ""
     ) -> AsyncIterator[Any]:
         """An empty list."""
         del params, accept
         if self.trouble or "trackbed.dev" in path:
             raise self.trouble or ApiRefusedError(404, "NotFound", "no such kind", path)
-        yield msgspec.convert({"metadata": {"resourceVersion": "1"}, "items": []}, shape)
+        yield msgspec.convert({"metadata": {"resourceVersion": "1"}, "items": []}, model)
 
-    async def iter_lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[bytes]:
+    async def iter_lines(self, path: str, params: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
         """Nothing happens."""
         del path, params
         await asyncio.Event().wait()
@@ -173,3 +174,18 @@ def test_a_cluster_that_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) 
             await run_until_first_ends(source.follow(), source.wait_until_read())
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", ["../nodes/n", "..%2Fnodes%2Fn", "%2e%2e/nodes/n", "default?pretty=1", ".."])
+def test_a_namespace_that_is_a_path_reads_no_other_object(filled: BlockingClient, api_server: Path, name: str) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {"secret": "of-the-node"}}}
+    filled.apply(node, manager="labels")
+
+    async def read_labels() -> Mapping[str, str]:
+        async with connect(str(api_server)) as client:
+            return (await ClusterWatch(client).fetch_namespace(name)).labels
+
+    labels: Mapping[str, str] = {}
+    with suppress(ApiRefusedError):
+        labels = asyncio.run(read_labels())
+    assert labels == {}

@@ -41,10 +41,10 @@ ALIVE = {
 }
 
 
-@pytest.mark.parametrize("one", ALIVE.values(), ids=ALIVE)
-def test_what_does_not_need_the_webhook_goes_on(dead: BlockingClient, one: dict[str, object]) -> None:
+@pytest.mark.parametrize("body", ALIVE.values(), ids=ALIVE)
+def test_what_does_not_need_the_webhook_goes_on(dead: BlockingClient, body: dict[str, object]) -> None:
     make_namespace(dead, "kube-system")
-    made = dead.create(one, dry_run=True)
+    made = dead.create(body, dry_run=True)
     assert made.status == 201
     assert made.body.get("spec", {}).get("nodeSelector") is None
 

@@ -40,11 +40,11 @@ def test_who_asks_is_labelled(annotations: dict[str, str], labelled: bool) -> No
 
 
 def test_other_labels_stay_and_ours_is_put_once() -> None:
-    one = namespace({ANNOTATION: "2"}, {"team": "a"})
+    body = namespace({ANNOTATION: "2"}, {"team": "a"})
     patch = {"op": "add", "path": "/metadata/labels/trackbed.dev~1rails", "value": "default"}
-    assert decide(request(one), KNOWN).patch == (patch,)
-    one["metadata"]["labels"][ANNOTATION] = "default"
-    assert decide(request(one), KNOWN).patch == ()
+    assert decide(request(body), KNOWN).patch == (patch,)
+    body["metadata"]["labels"][ANNOTATION] = "default"
+    assert decide(request(body), KNOWN).patch == ()
 
 
 def test_a_wrong_wish_is_refused_when_it_is_made_and_never_again() -> None:

@@ -43,27 +43,27 @@ def test_a_difference_is_as_small_as_a_person_would_write_it(
 @given(JSON, JSON)
 def test_the_operations_make_one_value_of_the_other(before: Any, after: Any) -> None:
     held = {"top": copy.deepcopy(before)}
-    for one in build_patch({"top": before}, {"top": after}):
-        do(held, one)
+    for operation in build_patch({"top": before}, {"top": after}):
+        do(held, operation)
     assert repr(sorted_deep(held)) == repr(sorted_deep({"top": after}))
 
 
-def do(held: Any, one: dict[str, Any]) -> None:
+def do(held: Any, operation: dict[str, Any]) -> None:
     """One operation, as RFC 6902 and RFC 6901 have it."""
-    *steps, last = [part.replace("~1", "/").replace("~0", "~") for part in one["path"].split("/")[1:]]
+    *steps, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
     for step in steps:
         held = held[int(step)] if isinstance(held, list) else held[step]
     key: Any = last if isinstance(held, dict) else len(held) if last == "-" else int(last)
-    if one["op"] == "remove":
+    if operation["op"] == "remove":
         del held[key]
-    elif isinstance(held, list) and one["op"] == "add":
-        held.insert(key, one["value"])
+    elif isinstance(held, list) and operation["op"] == "add":
+        held.insert(key, operation["value"])
     else:
-        assert (key in held if isinstance(held, dict) else key < len(held)) == (one["op"] == "replace")
-        held[key] = one["value"]
+        assert (key in held if isinstance(held, dict) else key < len(held)) == (operation["op"] == "replace")
+        held[key] = operation["value"]
 
 
 def sorted_deep(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: sorted_deep(value[key]) for key in sorted(value)}
-    return [sorted_deep(one) for one in value] if isinstance(value, list) else value
+    return [sorted_deep(item) for item in value] if isinstance(value, list) else value

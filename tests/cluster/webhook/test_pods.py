@@ -25,8 +25,8 @@ def server(client: BlockingClient) -> Iterator[BlockingClient]:
     """The API server with a webhook that knows a Fabric of every stack."""
     make_namespace(client, *BEFORE)
     with registered(client, ClusterState(FABRICS)):
-        for name, (said, labels) in NAMESPACES.items():
-            make_namespace(client, name, said, labels)
+        for name, (rails, labels) in NAMESPACES.items():
+            make_namespace(client, name, rails, labels)
         yield client
 
 
@@ -39,20 +39,20 @@ def test_what_becomes_of_a_pod(server: BlockingClient, row: Row) -> None:
         assert "Traceback" not in caught.value.message
         return
     answer = server.create(row.pod, dry_run=True)
-    told = read(answer.body)
-    assert {key: told[key] for key in row.carries} == row.carries
+    facts = read(answer.body)
+    assert {key: facts[key] for key in row.carries} == row.carries
     assert row.warned in "\n".join(answer.warnings)
-    assert row.holds is None or row.holds(told)
+    assert row.holds is None or row.holds(facts)
     unchanged(server, answer.body)
 
 
 @pytest.mark.parametrize("name", sorted(set(MODULES) - NO_RAILS))
-@pytest.mark.parametrize("asked", ["all", "1,2"])
-def test_a_pod_has_its_rails_on_every_stack(server: BlockingClient, name: str, asked: str) -> None:
-    one = pod("default", {"trackbed.dev/rails": asked, FABRIC: name})
-    one["spec"]["containers"][0]["resources"]["limits"]["memory"] = "64Gi"
-    answer = server.create(one, dry_run=True)
-    rails = tuple(range(RAILS)) if asked == "all" else (1, 2)
+@pytest.mark.parametrize("rail_list", ["all", "1,2"])
+def test_a_pod_has_its_rails_on_every_stack(server: BlockingClient, name: str, rail_list: str) -> None:
+    body = pod("default", {"trackbed.dev/rails": rail_list, FABRIC: name})
+    body["spec"]["containers"][0]["resources"]["limits"]["memory"] = "64Gi"
+    answer = server.create(body, dry_run=True)
+    rails = tuple(range(RAILS)) if rail_list == "all" else (1, 2)
     carries(answer.body, FABRICS[name].get_requirements(rails))
     unchanged(server, answer.body)
 
@@ -62,20 +62,20 @@ def carries(made: Object, wanted: Any) -> None:
     spec, annotations = made["spec"], made["metadata"]["annotations"]
     main, access = spec["containers"][0], wanted.access
     networks = json.loads(annotations.get("k8s.v1.cni.cncf.io/networks", "[]"))
-    assert [(one["namespace"], one["name"], one["interface"]) for one in networks] == [
-        (one.namespace, one.name, one.interface) for one in access.networks
+    assert [(network["namespace"], network["name"], network["interface"]) for network in networks] == [
+        (network.namespace, network.name, network.interface) for network in access.networks
     ]
     held = {
         name: value for name, value in main["resources"]["limits"].items() if name not in {"nvidia.com/gpu", "memory"}
     }
     assert held == {name: str(value) for name, value in (*access.resources, *HUGE_PAGES.get(access.hugepages, ()))}
-    claims = [one["resourceClaimTemplateName"] for one in spec.get("resourceClaims", ())]
-    assert claims == [one.template for one in access.claims]
+    claims = [claim["resourceClaimTemplateName"] for claim in spec.get("resourceClaims", ())]
+    assert claims == [claim.template for claim in access.claims]
     assert dict(access.annotations).items() <= annotations.items()
-    assert {one["name"]: one.get("value") for one in main["env"]} == dict(wanted.variables)
+    assert {variable["name"]: variable.get("value") for variable in main["env"]} == dict(wanted.variables)
     assert dict(wanted.selector).items() <= spec.get("nodeSelector", {}).items()
-    folders = [one["hostPath"]["path"] for one in spec["volumes"] if "hostPath" in one]
-    assert folders == [one.path for one in access.host_paths]
+    folders = [volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume]
+    assert folders == [path.path for path in access.host_paths]
     context = main["securityContext"]
     assert context == ({"privileged": True} if access.privileged else {"capabilities": {"add": ["IPC_LOCK"]}})
 
@@ -91,4 +91,4 @@ def unchanged(server: BlockingClient, made: Object) -> None:
     answer = server.create({**again, "metadata": metadata}, dry_run=True)
     assert answer.body["spec"] == made["spec"]
     assert answer.body["metadata"].get("annotations") == made["metadata"].get("annotations")
-    assert not [one for one in answer.warnings if "added" in one]
+    assert not [warning for warning in answer.warnings if "added" in warning]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster.stacks.sites import alike, planned
 from tests.cluster.stacks.test_native_rails import HOSTILE, TAKEN
-from trackbed.cluster.stacks.native.choice import ANNOTATION, allowed
+from trackbed.cluster.stacks.native.choice import ANNOTATION, describe_valid_values
 from trackbed.cluster.webhook.rail_requests import (
     FABRIC,
     SPIDERPOOL,
@@ -30,7 +30,7 @@ def test_a_value_that_the_policies_refuse_is_refused_in_their_words(text: str) -
     with pytest.raises(RailRequestError) as caught:
         parse_rails(text, PLAN)
     assert str(caught.value).startswith(f"annotation {ANNOTATION} is ")
-    assert str(caught.value).endswith(allowed(PLAN))
+    assert str(caught.value).endswith(describe_valid_values(PLAN))
     assert len(str(caught.value)) < 300
     assert str(caught.value).isascii()
 
@@ -101,10 +101,10 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("fabrics", "pod", "told"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("fabrics", "pod", "message"), REFUSED.values(), ids=REFUSED)
 def test_a_fabric_that_is_not_told_or_not_there_is_refused(
-    fabrics: tuple[str, ...], pod: dict[str, str], told: str
+    fabrics: tuple[str, ...], pod: dict[str, str], message: str
 ) -> None:
     with pytest.raises(RailRequestError) as caught:
         find_request(pod, {}, fabrics)
-    assert str(caught.value) == told
+    assert str(caught.value) == message

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.webhook.requests import request
 from trackbed.cluster.webhook.cluster_state import ClusterState
-from trackbed.cluster.webhook.railnodes import decide
+from trackbed.cluster.webhook.fabrics import decide_railnode as decide
 
 KNOWN = ClusterState(slots={"train": {"gpu-0": 0, "gpu-1": 1}})
 
@@ -18,8 +18,8 @@ def node(name: str, **spec: Any) -> dict[str, Any]:
 
 
 STAYS = (
-    "spec.{} of RailNode gpu-0 stays {}: every address of the node follows from it; delete the RailNode and make it "
-    "anew to renumber the node"
+    "spec.{} of RailNode gpu-0 stays {}: every address of the node follows from it; delete the RailNode and create "
+    "it again to renumber the node"
 )
 GOOD = {
     "new": (node("gpu-2", fabric="train", slot=2), None),
@@ -53,11 +53,11 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("one", "before"), GOOD.values(), ids=GOOD)
-def test_what_moves_nobody_is_let_in(one: dict[str, Any], before: dict[str, Any] | None) -> None:
-    assert decide(request(one, before), KNOWN).refusal is None
+@pytest.mark.parametrize(("body", "before"), GOOD.values(), ids=GOOD)
+def test_what_moves_nobody_is_let_in(body: dict[str, Any], before: dict[str, Any] | None) -> None:
+    assert decide(request(body, before), KNOWN).refusal is None
 
 
-@pytest.mark.parametrize(("one", "before", "told"), REFUSED.values(), ids=REFUSED)
-def test_what_moves_a_node_is_refused(one: dict[str, Any], before: dict[str, Any] | None, told: str) -> None:
-    assert decide(request(one, before), KNOWN).refusal == told
+@pytest.mark.parametrize(("body", "before", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_moves_a_node_is_refused(body: dict[str, Any], before: dict[str, Any] | None, message: str) -> None:
+    assert decide(request(body, before), KNOWN).refusal == message

@@ -16,12 +16,12 @@ from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.cluster.webhook.live import make_namespace
 from trackbed.cluster.api.dynamic import connect
-from trackbed.cluster.daemon.listening import ListenAddress
+from trackbed.cluster.daemon.http_server import ListenAddress
 from trackbed.cluster.webhook import run as program
 from trackbed.cluster.webhook.certificate_store import SECRET
 from trackbed.cluster.webhook.certificates import CertificateSet, renew_certificates
 from trackbed.cluster.webhook.configuration import WebhookEndpoint
-from trackbed.cluster.webhook.run import WebhookSettings, run
+from trackbed.cluster.webhook.run import WebhookSettings, serve
 
 API = "admissionregistration.k8s.io/v1"
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
@@ -57,7 +57,7 @@ def while_it_runs(api_server: Path, settings: WebhookSettings, check: Callable[[
 
     async def whole() -> None:
         async with asyncio.timeout(SECONDS):
-            await run(connect(str(api_server)), settings, ready)
+            await serve(connect(str(api_server)), settings, ready)
         await checks[0]
 
     asyncio.run(whole())
@@ -67,7 +67,7 @@ def while_it_runs(api_server: Path, settings: WebhookSettings, check: Callable[[
 def test_a_certificate_that_is_replaced_is_shown_and_a_broken_one_is_not(
     api_server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program, "FILES_SECONDS", 0.01)
+    monkeypatch.setattr(program, "FILE_POLL_SECONDS", 0.01)
     first = write(tmp_path)
 
     def check(port: int) -> None:
@@ -88,11 +88,11 @@ def test_a_certificate_that_is_replaced_is_shown_and_a_broken_one_is_not(
 def test_configurations_that_somebody_deletes_are_written_again(
     api_server: Path, space: BlockingClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program, "OWN_SECONDS", 0.01)
+    monkeypatch.setattr(program, "RENEWAL_SECONDS", 0.01)
 
     def check(_: int) -> None:
-        one = {"apiVersion": API, "kind": KINDS[0], "metadata": {"name": "trackbed"}}
-        space.delete(one)
+        configuration = {"apiVersion": API, "kind": KINDS[0], "metadata": {"name": "trackbed"}}
+        space.delete(configuration)
         assert any(space.find(API, KINDS[0], "trackbed") for _ in range(2000))
 
     while_it_runs(

@@ -7,18 +7,25 @@ import http.client
 import json
 import socket
 import ssl
+import struct
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tests.cluster.webhook.live import Fixed, Webhook
 from tests.cluster.webhook.values import fabric, pod
 from trackbed.cluster.api.errors import UnreachableError
-from trackbed.cluster.webhook.certificates import renew_certificates
+from trackbed.cluster.webhook.certificates import CertificateSet, renew_certificates
 from trackbed.cluster.webhook.cluster_state import ClusterState, Namespace
-from trackbed.cluster.webhook.server import BODY_BYTES, CertificateError, load_certificate
+from trackbed.cluster.webhook.server import BODY_BYTES, CertificateError, create_tls_context, load_certificate
 
 KNOWN = ClusterState({"train": fabric("train", "spiderpool", 4)}, namespaces={"default": Namespace()})
 
@@ -30,14 +37,14 @@ def source() -> Fixed:
 
 @pytest.fixture
 def webhook(source: Fixed) -> Iterator[Webhook]:
-    one = Webhook(source)
-    yield one
-    one.stop()
+    served = Webhook(source)
+    yield served
+    served.stop()
 
 
-def connected(webhook: Webhook, **more: Any) -> http.client.HTTPSConnection:
+def connected(webhook: Webhook, **options: Any) -> http.client.HTTPSConnection:
     trust = ssl.create_default_context(cadata=webhook.held.bundle.decode())
-    for name, value in more.items():
+    for name, value in options.items():
         setattr(trust, name, value)
     return http.client.HTTPSConnection("127.0.0.1", webhook.port, timeout=20, context=trust)
 
@@ -46,14 +53,14 @@ def asked(webhook: Webhook, path: str, body: bytes | None = None) -> tuple[int, 
     connection = connected(webhook)
     try:
         connection.request("GET" if body is None else "POST", path, body)
-        told = connection.getresponse()
-        return told.status, told.read()
+        response = connection.getresponse()
+        return response.status, response.read()
     finally:
         connection.close()
 
 
-def review(one: dict[str, Any], uid: str = "u-1", **more: Any) -> bytes:
-    request = {"uid": uid, "operation": "CREATE", "namespace": "default", "object": one, **more}
+def review(body: dict[str, Any], uid: str = "u-1", **fields: Any) -> bytes:
+    request = {"uid": uid, "operation": "CREATE", "namespace": "default", "object": body, **fields}
     return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
 
 
@@ -61,30 +68,45 @@ def test_a_review_is_answered_with_a_patch_a_warning_and_an_audit_annotation(web
     status, body = asked(webhook, "/pods?timeout=3s", review(pod(annotations={"trackbed.dev/rails": "1"})))
     answer = json.loads(body)
     assert (status, answer["apiVersion"], answer["kind"]) == (200, "admission.k8s.io/v1", "AdmissionReview")
-    told = answer["response"]
-    assert (told["uid"], told["allowed"], told["patchType"]) == ("u-1", True, "JSONPatch")
-    paths = [one["path"] for one in json.loads(base64.b64decode(told["patch"]))]
+    response = answer["response"]
+    assert (response["uid"], response["allowed"], response["patchType"]) == ("u-1", True, "JSONPatch")
+    paths = [operation["path"] for operation in json.loads(base64.b64decode(response["patch"]))]
     assert "/spec/containers/0/resources/limits/spidernet.io~1rail0" in paths
-    assert told["warnings"] == [
+    assert response["warnings"] == [
         "rail 0 of train by spiderpool: added 1 network, 1 resource, 6 variables, IPC_LOCK, /dev/shm, node selector"
     ]
-    assert told["auditAnnotations"] == {
+    assert response["auditAnnotations"] == {
         "rails": "rail 0 of train by spiderpool",
         "asked": "pod trackbed.dev/rails: 1",
         "added": "1 network, 1 resource, 6 variables, IPC_LOCK, /dev/shm, node selector",
     }
 
 
+def test_a_client_that_closes_in_the_midst_of_a_review_is_no_error(
+    webhook: Webhook, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = connected(webhook)
+    connection.putrequest("POST", "/pods")
+    connection.putheader("Content-Length", "1000")
+    connection.endheaders(b"{")
+    asked(webhook, "/pods", review(pod()))  # its answer comes after the other request has been read
+    connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # RST, as by SIGKILL
+    connection.close()
+    assert asked(webhook, "/pods", review(pod()))[0] == 200
+    webhook.stop()
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 def test_a_dry_run_is_answered_alike(webhook: Webhook) -> None:
-    one = pod(annotations={"trackbed.dev/rails": "1"})
-    assert asked(webhook, "/pods", review(one, dryRun=True)) == asked(webhook, "/pods", review(one))
+    body = pod(annotations={"trackbed.dev/rails": "1"})
+    assert asked(webhook, "/pods", review(body, dryRun=True)) == asked(webhook, "/pods", review(body))
 
 
 def test_the_last_look_refuses_a_pod_that_lost_its_rails(webhook: Webhook) -> None:
     status, body = asked(webhook, "/pods/last", review(pod(annotations={"trackbed.dev/rails": "all"})))
-    told = json.loads(body)["response"]
-    assert (status, told["allowed"], told["status"]["code"]) == (200, False, 422)
-    assert told["status"]["message"] == (
+    response = json.loads(body)["response"]
+    assert (status, response["allowed"], response["status"]["code"]) == (200, False, 422)
+    assert response["status"]["message"] == (
         "the pod asks for rails and lacks network default/rail0 as interface rail0 and 7 more: try again; if it stays "
         "so, another webhook takes it away after ours, or asks for rails too late"
     )
@@ -97,6 +119,9 @@ BODIES = {
     "not UTF-8": b'{"apiVersion": "\xff"}',
     "another version": review({}).replace(b"k8s.io/v1", b"k8s.io/v1beta1"),
     "no request": b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}',
+    "a namespace that is a path": review({}, namespace="../nodes/gpu-0"),
+    "a namespace with a line break": review({}, namespace="default\n"),
+    "a namespace that is too long": review({}, namespace="a" * 64),
     "a list for an object": review({}).replace(b'"object": {}', b'"object": []'),
     "an object nested deep": review({}).replace(
         b'"object": {}', b'"object": {"a":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
@@ -107,9 +132,9 @@ BODIES = {
 @pytest.mark.parametrize("path", ["/pods", "/pods/last", "/namespaces", "/fabrics", "/railnodes"])
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_what_is_no_review_is_refused(webhook: Webhook, path: str, body: bytes) -> None:
-    status, told = asked(webhook, path, body)
+    status, answer = asked(webhook, path, body)
     assert status == 400
-    assert b"Traceback" not in told
+    assert b"Traceback" not in answer
 
 
 SHAPES = {
@@ -124,10 +149,10 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("one", SHAPES.values(), ids=SHAPES)
-def test_a_pod_of_another_shape_gets_a_verdict(webhook: Webhook, one: dict[str, Any]) -> None:
-    status, told = asked(webhook, "/pods", review(one))
-    assert (status, "allowed" in json.loads(told)["response"]) == (200, True)
+@pytest.mark.parametrize("body", SHAPES.values(), ids=SHAPES)
+def test_a_pod_of_another_shape_gets_a_verdict(webhook: Webhook, body: dict[str, Any]) -> None:
+    status, answer = asked(webhook, "/pods", review(body))
+    assert (status, "allowed" in json.loads(answer)["response"]) == (200, True)
 
 
 def test_a_body_beyond_the_limit_is_refused_unread(webhook: Webhook) -> None:
@@ -202,7 +227,67 @@ def test_connections_are_kept_open(webhook: Webhook) -> None:
 
 
 def test_nobody_answers_after_the_end(source: Fixed) -> None:
-    one = Webhook(source)
-    one.stop()
+    served = Webhook(source)
+    served.stop()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", one.port), 5)
+        socket.create_connection(("127.0.0.1", served.port), 5)
+
+
+def test_reviews_are_for_clients_with_a_certificate_where_authorities_are_given(tmp_path: Path) -> None:
+    trusted, other = (renew_certificates(None, ("127.0.0.1",), datetime.now(UTC)) for _ in range(2))
+    for name, content in {
+        "ca": trusted.authority,
+        "own": own_certificate(trusted),
+        "other": own_certificate(other),
+    }.items():
+        (tmp_path / name).write_bytes(content)
+    served = Webhook(Fixed(state=KNOWN), authorities=tmp_path / "ca")
+    statuses = {}
+    for name in ("none", "own", "other"):
+        trust = ssl.create_default_context(cadata=served.held.bundle.decode())
+        if name != "none":
+            trust.load_cert_chain(tmp_path / name)
+        for path in ("/healthz", "/pods"):
+            connection = http.client.HTTPSConnection("127.0.0.1", served.port, timeout=20, context=trust)
+            try:
+                connection.request("GET" if path == "/healthz" else "POST", path, review(pod()))
+                statuses[name, path] = connection.getresponse().status
+            except (ssl.SSLError, ConnectionError):
+                statuses[name, path] = 0
+            connection.close()
+    served.stop()
+    assert statuses == {
+        ("none", "/healthz"): 200,
+        ("none", "/pods"): 403,
+        ("own", "/healthz"): 200,
+        ("own", "/pods"): 200,
+        ("other", "/healthz"): 0,
+        ("other", "/pods"): 0,
+    }
+
+
+def test_authorities_that_are_none_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    for name in ("empty", "absent"):
+        with pytest.raises(CertificateError, match="cannot be used as authorities of clients"):
+            create_tls_context(tmp_path / name)
+
+
+def own_certificate(authority: CertificateSet) -> bytes:
+    """A client's certificate and key, as PEM, signed by the authority."""
+    now = datetime.now(UTC)
+    key = ec.generate_private_key(ec.SECP256R1())
+    signer = x509.load_pem_x509_certificate(authority.authority)
+    builder = x509.CertificateBuilder(signer.subject, x509.Name([]), key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
+    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+    san = x509.SubjectAlternativeName([x509.DNSName("kube-apiserver")])
+    signing_key = load_pem_private_key(authority.authority_key, None)
+    assert isinstance(signing_key, ec.EllipticCurvePrivateKey)
+    signed = (
+        builder.add_extension(usage, critical=False)
+        .add_extension(san, critical=True)
+        .sign(signing_key, hashes.SHA256())
+    )
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return signed.public_bytes(Encoding.PEM) + secret

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.cluster.stacks.sites import CX7, HEAD, SITES, alike, ports
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.stacks import stack
+from trackbed.cluster.stacks import load_stack
 from trackbed.cluster.webhook.cluster_state import PlannedFabric
 from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.plan.compute import compute_plan
@@ -29,7 +29,7 @@ def fabric(
         **spec,
     }
     return PlannedFabric(
-        stack(of), compute_plan(Fabric.model_validate(HEAD | {"metadata": {"name": name}, "spec": document}), {})
+        load_stack(of), compute_plan(Fabric.model_validate(HEAD | {"metadata": {"name": name}, "spec": document}), {})
     )
 
 
@@ -53,6 +53,6 @@ def pod(namespace: str = "default", annotations: dict[str, str] | None = None, *
     }
 
 
-def container(name: str, limits: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
+def container(name: str, limits: dict[str, str] | None = None, **fields: Any) -> dict[str, Any]:
     """A container with limits."""
-    return {"name": name, "image": "i", "resources": {"limits": limits or {}}, **more}
+    return {"name": name, "image": "i", "resources": {"limits": limits or {}}, **fields}

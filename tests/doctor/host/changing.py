@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import pytest
 
 from trackbed.doctor import diagnosis
-from trackbed.doctor.checks import addresses, names, neighbours, rdma, routing, tables, vfs
+from trackbed.doctor.checks import run_checks
 from trackbed.doctor.view import NodeView
-from trackbed.host.runner import Ran
+from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot.snapshot import Snapshot
 
 Fault: TypeAlias = Callable[[NodeView], NodeView]
@@ -20,20 +20,20 @@ RAIL = "rail1"
 """The port that is changed."""
 
 
-_NEAR = (rdma, vfs, names, addresses, neighbours, tables, routing)
-"""Steps that these tests' hosts are complete for; the other steps have their own tests."""
+_NEAR = ("rdma", "vfs", "names", "addresses", "addresses_host", "neighbours", "tables", "routing", "routing_host")
+"""Steps for which the hosts of these tests have all data; the other steps have their own tests."""
 
 
 def limit_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limit doctor to the steps that this host is complete for."""
-    monkeypatch.setattr(diagnosis, "CHECKS", tuple(module.check for module in _NEAR))
+    """Limit doctor to the steps for which the host has all data."""
+    monkeypatch.setattr(diagnosis, "run_checks", lambda view: run_checks(view, _NEAR))
 
 
 def change_host(
     files: Mapping[str, str | None] | None = None,
     links: Mapping[str, str | None] | None = None,
     folders: Mapping[str, tuple[str, ...] | None] | None = None,
-    outputs: Mapping[tuple[str, ...], Ran | None] | None = None,
+    outputs: Mapping[tuple[str, ...], ProgramResult | None] | None = None,
 ) -> Fault:
     """Change the host's snapshot; None removes an entry."""
 
@@ -42,10 +42,10 @@ def change_host(
         assert was is not None
         new = {path: None if text is None else text.encode() for path, text in (files or {}).items()}
         now = Snapshot(
-            _merged(was.files, new),
-            _merged(was.links, links or {}),
-            _merged(was.folders, folders or {}),
-            _merged(was.outputs, outputs or {}),
+            _merge(was.files, new),
+            _merge(was.links, links or {}),
+            _merge(was.folders, folders or {}),
+            _merge(was.outputs, outputs or {}),
             was.unreadable,
         )
         return replace(view, host=now)
@@ -65,7 +65,7 @@ def make_unreadable(path: str) -> Fault:
     return change
 
 
-def _merged(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> dict[Any, Any]:
+def _merge(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> dict[Any, Any]:
     return {key: value for key, value in {**old, **new}.items() if value is not None}
 
 

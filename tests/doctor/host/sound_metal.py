@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.doctor.sound import sound
-from trackbed.doctor.diagnosis import diagnose, find_first
+from tests.doctor.sound import build_sound_view
+from trackbed.doctor.diagnosis import diagnose_nodes, select_finding_to_fix
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
-from trackbed.host.runner import Ran
+from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot.snapshot import Snapshot
 
 FABRIC = b"""
@@ -36,14 +36,15 @@ spec:
   nodesPerUnit: 1
   addressing: {scheme: point-to-point, ipv4: 10.0.0.0/15, ipv6: "fd00::/32"}
   vfs: {count: 8}
-  kernel: {hugepages: [{size: 1G, count: 16}], isolatedCpus: 8-15, arguments: [pci=realloc]}
+  bios: {acs: disabled}
+  kernel: {iommu: passthrough, hugepages: [{size: 1G, count: 16}], isolatedCpus: 8-15, arguments: [pci=realloc]}
 """
 
 DEVICES, BUSES = "/sys/bus/pci/devices", "/sys/class/pci_bus"
 NICS = ("0000:18:00.0", "0000:58:00.0")
 GPUS = ("0000:19:00.0", "0000:59:00.0")
 NIC, GPU, ABOVE = NICS[1], GPUS[1], "0000:57:00.0"
-"""What the tests break: rail1's."""
+"""The hardware of rail 1, which the tests break."""
 
 CMDLINE = (
     "BOOT_IMAGE=/boot/vmlinuz-6.8.0-100-generic root=/dev/sda2 ro intel_iommu=on iommu=pt default_hugepagesz=1G "
@@ -79,13 +80,12 @@ NVIDIA = """\
 NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs-builder@U16-I2-C03-12-3)
 GCC version:  gcc version 13.3.0 (Ubuntu 13.3.0-6ubuntu2~24.04)
 """
-MODINFO = ("modinfo", "-n", "ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib", "bnxt_en", "bnxt_re", "ice", "irdma")
+INBOX = ("bnxt_en", "bnxt_re", "ice", "irdma", "ionic", "ionic_rdma", "efa", "rdma_ucm")
+MODINFO = ("modinfo", "-n", "ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib", *INBOX)
 MODULES = "".join(
     f"/lib/modules/6.8.0-100-generic/updates/dkms/{name}.ko.zst\n"
     for name in ("ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib")
-) + "".join(
-    f"/lib/modules/6.8.0-100-generic/kernel/drivers/{name}.ko.zst\n" for name in ("bnxt_en", "bnxt_re", "ice", "irdma")
-)
+) + "".join(f"/lib/modules/6.8.0-100-generic/kernel/drivers/{name}.ko.zst\n" for name in INBOX)
 """modinfo -n of kmod 31, with the modules of DOCA-OFED."""
 CPUINFO = """\
 processor\t: 0
@@ -95,17 +95,17 @@ flags\t\t: fpu vme de pse tsc msr pae mce cx8 apic sep pdpe1gb
 """
 
 
-def metal_plan() -> Plan:
-    """Two nodes, two rails, VFs, kernel arguments."""
+def compute_metal_plan() -> Plan:
+    """Return a plan of two nodes, with two rails, VFs and kernel arguments."""
     return compute_plan(load_fabric(FABRIC, "metal.yaml").fabric, {})
 
 
-NODE = metal_plan().nodes[0]
+NODE = compute_metal_plan().nodes[0]
 PORT = NODE.ports[1]
 
 
-def config(*parts: tuple[int, str], size: int = 4096) -> bytes:
-    """A configuration space of zeros, a list of capabilities at 0x60, and some bytes."""
+def build_config(*parts: tuple[int, str], size: int = 4096) -> bytes:
+    """Return a configuration space of zeros, with a list of capabilities at 0x60 and the given bytes."""
     made = bytearray(size)
     for place, text in ((0x00, "b315 2110 0604 1000"), (0x34, "60"), *parts):
         raw = bytes.fromhex(text)
@@ -113,18 +113,21 @@ def config(*parts: tuple[int, str], size: int = 4096) -> bytes:
     return bytes(made)
 
 
-def bridge_config(acs: int = 0x01) -> bytes:
-    """A bridge with ACS; 0x1d is what a kernel with its IOMMU on leaves (SrcValid, both redirects, UpstreamFwd)."""
-    return config((0x100, f"0d000100 5f00 {acs:02x}00"))
+def build_bridge_config(acs: int = 0x01) -> bytes:
+    """Return the configuration space of a bridge with ACS.
+
+    A kernel with its IOMMU on sets 0x1d: SrcValid, both redirects, UpstreamFwd.
+    """
+    return build_config((0x100, f"0d000100 5f00 {acs:02x}00"))
 
 
-def nic_config(control: str = "3059", ats: str = "0080") -> bytes:
-    """A NIC of PCIe 5.0 x16: 4096 bytes a read request, relaxed ordering; ATS enabled."""
-    return config((0x60, f"10000200 00000000 {control} 0000 05010000 0000 0511"), (0x100, f"0f000100 0000 {ats}"))
+def build_nic_config(control: str = "3059", ats: str = "0080") -> bytes:
+    """Return that of a NIC of PCIe 5.0 x16, with read requests of 4096 bytes, relaxed ordering and ATS."""
+    return build_config((0x60, f"10000200 00000000 {control} 0000 05010000 0000 0511"), (0x100, f"0f000100 0000 {ats}"))
 
 
-def metal() -> Snapshot:
-    """The server as it should be."""
+def build_metal() -> Snapshot:
+    """Return the snapshot of a sound server."""
     files: dict[str, str | bytes] = {
         "/proc/cpuinfo": CPUINFO,
         "/proc/cmdline": CMDLINE,
@@ -144,12 +147,12 @@ def metal() -> Snapshot:
     links: dict[str, str] = {"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1": "libnvidia-ml.so.570.86.15"}
     names: list[str] = []
     for number, (side, nic, gpu) in enumerate(zip(("15", "55"), NICS, GPUS, strict=True)):
-        files |= _nic(nic, number) | _gpu(gpu)
-        above = _tree(int(side, 16))
+        files |= _build_nic(nic, number) | _build_gpu(gpu)
+        above = _map_bridges(int(side, 16))
         links |= {f"{BUSES}/0000:{bus:02x}/device": f"../../../{bridge}" for bus, bridge in above.items()}
         for bus, bridge in above.items():
             if bridge.startswith("0000:"):
-                files |= {f"{BUSES}/0000:{bus:02x}/device/{name}": text for name, text in _port_above().items()}
+                files |= {f"{BUSES}/0000:{bus:02x}/device/{name}": text for name, text in _build_bridge().items()}
                 names.append(bridge)
         links |= {f"{DEVICES}/{nic}/driver": "../../../../bus/pci/drivers/mlx5_core"}
         links |= {f"/sys/class/net/rail{number}/device": f"../../../{nic}"}
@@ -162,14 +165,17 @@ def metal() -> Snapshot:
             "/sys/firmware/acpi/tables": ("APIC", "DMAR", "DSDT", "FACP", "data", "dynamic"),
             "/sys/kernel/iommu_groups": tuple(map(str, range(40))),
             "/proc/driver/nvidia/gpus": GPUS,
-            "/sys/module": ("ib_core", "ib_uverbs", "ice", "mlx5_core", "mlx5_ib", "nvidia"),
+            "/sys/module": ("ib_core", "ib_uverbs", "ice", "mlx5_core", "mlx5_ib", "nvidia", "rdma_ucm"),
         },
-        outputs={("dmesg",): Ran(0, DMESG.format(cmdline=CMDLINE, nic=NIC)), MODINFO: Ran(0, MODULES)},
+        outputs={
+            ("dmesg",): ProgramResult(0, DMESG.format(cmdline=CMDLINE, nic=NIC)),
+            MODINFO: ProgramResult(0, MODULES),
+        },
     )
 
 
-def _tree(side: int) -> dict[int, str]:
-    """Bus -> the bridge above it."""
+def _map_bridges(side: int) -> dict[int, str]:
+    """Return the bridge above each bus."""
     top = f"0000:{side:02x}:01.0"
     switch, down = f"0000:{side + 1:02x}:00.0", f"0000:{side + 2:02x}"
     return {
@@ -181,12 +187,12 @@ def _tree(side: int) -> dict[int, str]:
     }
 
 
-def _nic(pci: str, number: int) -> dict[str, str | bytes]:
+def _build_nic(pci: str, number: int) -> dict[str, str | bytes]:
     attributes: dict[str, str | bytes] = {
         "vendor": "0x15b3\n",
         "device": "0x1021\n",
         "class": "0x020000\n",
-        "config": nic_config(),
+        "config": build_nic_config(),
         "resource": RESOURCE,
         "sriov_totalvfs": "16\n",
         "sriov_numvfs": "8\n",
@@ -208,29 +214,29 @@ def _nic(pci: str, number: int) -> dict[str, str | bytes]:
     return {f"{DEVICES}/{pci}/{name}": text for name, text in attributes.items()}
 
 
-def _gpu(pci: str) -> dict[str, str | bytes]:
+def _build_gpu(pci: str) -> dict[str, str | bytes]:
     return {f"{DEVICES}/{pci}/vendor": "0x10de\n", f"{DEVICES}/{pci}/class": "0x030200\n"}
 
 
-def _port_above() -> dict[str, str | bytes]:
+def _build_bridge() -> dict[str, str | bytes]:
     return {
-        "config": bridge_config(),
+        "config": build_bridge_config(),
         "max_link_width": "16\n",
         "max_link_speed": "32.0 GT/s PCIe\n",
         "aer_dev_fatal": AER.format(kind="FATAL", count=0),
     }
 
 
-def metal_view(host: Snapshot | None = None) -> NodeView:
+def build_metal_view(host: Snapshot | None = None) -> NodeView:
     """Return a view of the first node as planned, on this server."""
-    return replace(sound(NODE), host=metal() if host is None else host)
+    return replace(build_sound_view(NODE), host=build_metal() if host is None else host)
 
 
 Change = Callable[[Snapshot], Snapshot]
 """A change of the snapshot."""
 
 
-def file(path: str, text: str | bytes | None) -> Change:
+def replace_file(path: str, text: str | bytes | None) -> Change:
     """Replace a file's content; None removes the file."""
 
     def change(host: Snapshot) -> Snapshot:
@@ -242,7 +248,7 @@ def file(path: str, text: str | bytes | None) -> Change:
     return change
 
 
-def link(path: str, target: str | None) -> Change:
+def replace_link(path: str, target: str | None) -> Change:
     """Replace a link's target; None removes the link."""
 
     def change(host: Snapshot) -> Snapshot:
@@ -252,7 +258,7 @@ def link(path: str, target: str | None) -> Change:
     return change
 
 
-def folder(path: str, names: tuple[str, ...] | None) -> Change:
+def replace_folder(path: str, names: tuple[str, ...] | None) -> Change:
     """Replace the names in a folder; None removes the folder."""
 
     def change(host: Snapshot) -> Snapshot:
@@ -262,19 +268,19 @@ def folder(path: str, names: tuple[str, ...] | None) -> Change:
     return change
 
 
-def output(argv: tuple[str, ...], text: str | None, status: int = 0) -> Change:
+def replace_output(argv: tuple[str, ...], text: str | None, status: int = 0) -> Change:
     """Replace a program's output; None removes the program."""
 
     def change(host: Snapshot) -> Snapshot:
         kept = {words: ran for words, ran in host.outputs.items() if words != argv}
-        return replace(host, outputs=kept if text is None else {**kept, argv: Ran(status, text)})
+        return replace(host, outputs=kept if text is None else {**kept, argv: ProgramResult(status, text)})
 
     return change
 
 
 def append_log(line: str) -> Change:
     """Append a line to the kernel's log."""
-    return lambda host: output(("dmesg",), f"{host.get_output('dmesg')}[  512.000001] {line}\n")(host)
+    return lambda host: replace_output(("dmesg",), f"{host.get_output('dmesg')}[  512.000001] {line}\n")(host)
 
 
 def combine(*changes: Change) -> Change:
@@ -289,21 +295,21 @@ def combine(*changes: Change) -> Change:
 
 
 STEPS = ("bios", "cmdline", "firmware", "drivers")
-"""The steps that this server has everything for."""
+"""Steps for which this server has all data."""
 
 
 def list_findings(host: Snapshot, step: str = "") -> tuple[Finding, ...]:
     """Return doctor's findings in these steps, or in one of them."""
-    findings = diagnose([metal_view(host)]).findings
+    findings = diagnose_nodes([build_metal_view(host)]).findings
     return tuple(finding for finding in findings if finding.step == step or (not step and finding.step in STEPS))
 
 
 def find_first_fault(host: Snapshot) -> str | None:
     """Return the fault that doctor names first in these steps."""
-    first = find_first(list_findings(host))
+    first = select_finding_to_fix(list_findings(host))
     return first.id if first else None
 
 
 def list_verdicts(host: Snapshot, fault_id: str) -> set[str]:
-    """Return the verdicts of one check over all rails; empty where it was skipped."""
+    """Return the verdicts of one check over all rails; empty if it was skipped."""
     return {finding.verdict for finding in list_findings(host) if finding.id == fault_id}

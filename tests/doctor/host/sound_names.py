@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.doctor.sound import sound
+from tests.doctor.sound import build_sound_view
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.plan.compute import compute_plan
@@ -47,14 +47,14 @@ network:
 NMCLI = ("nmcli", "-t", "-f", "DEVICE,STATE", "device")
 
 
-def names_plan() -> Plan:
-    """Three nodes of one kind, two rails."""
+def compute_names_plan() -> Plan:
+    """Return a plan of three nodes of one kind, with two rails."""
     return compute_plan(load_fabric(FABRIC, "names.yaml").fabric, {})
 
 
-def sound_view(node: NodePlan) -> NodeView:
-    """A node whose ports and RDMA devices have their names."""
-    view = sound(node)
+def build_view(node: NodePlan) -> NodeView:
+    """Return a view of a node whose ports and RDMA devices have their planned names."""
+    view = build_sound_view(node)
     pci = {port.netdev: port.pci for port in node.ports}
     links = tuple(
         link._replace(kind="", parent_device=pci[link.name], parent_bus="pci", mac=MACS[link.index - 10][:-2] + mark)
@@ -64,19 +64,19 @@ def sound_view(node: NodePlan) -> NodeView:
         for mark in (f"{node.slot}{link.index - 10}",)
     )
     links = tuple(link._replace(permanent_mac=link.mac) if link.name in pci else link for link in links)
-    return replace(view, state=replace(view.state, links=links), host=sound_host(node))
+    return replace(view, state=replace(view.state, links=links), host=build_host(node))
 
 
-def sound_host(node: NodePlan) -> Snapshot:
-    """What sysfs and the files of naming say."""
+def build_host(node: NodePlan) -> Snapshot:
+    """Return the snapshot of its sysfs, and of the files that name ports."""
     places = {port.netdev: f"/sys/class/net/{port.netdev}/device" for port in node.ports}
     return Snapshot(
         files={LINK: LINK_FILE.encode(), CLOUD_INIT: CLOUD_INIT_FILE.encode()},
         links={places[port.netdev]: f"../../../{port.pci}" for port in node.ports},
-        folders={f"{places[port.netdev]}/infiniband": (rdma(node, port.rail),) for port in node.ports},
+        folders={f"{places[port.netdev]}/infiniband": (get_rdma_name(node, port.rail),) for port in node.ports},
     )
 
 
-def rdma(node: NodePlan, rail: int) -> str:
-    """The planned name of a rail's RDMA device."""
+def get_rdma_name(node: NodePlan, rail: int) -> str:
+    """Return the planned name of a rail's RDMA device."""
     return node.common.rails[rail].rdma

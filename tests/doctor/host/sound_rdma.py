@@ -10,12 +10,12 @@ import json
 from dataclasses import replace
 from ipaddress import IPv6Address
 
-from tests.doctor.sound import sound
+from tests.doctor.sound import build_sound_view
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan, PortPlan
-from trackbed.host.runner import Ran
+from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot.snapshot import Snapshot
 
 FABRIC = b"""
@@ -49,35 +49,35 @@ DEVINFO = """hca_id:	{name}
 ZERO = "0000:0000:0000:0000:0000:0000:0000:0000"
 
 
-def rdma_plan() -> Plan:
-    """Two nodes, two rails, IPv4 and IPv6, one VF a port, RDMA devices of one namespace each."""
+def compute_rdma_plan() -> Plan:
+    """Return a plan of two nodes, with two rails, IPv4 and IPv6, one VF per port, and exclusive RDMA devices."""
     return compute_plan(load_fabric(FABRIC, "rdma.yaml").fabric, {})
 
 
-def device(node: NodePlan, rail: int) -> str:
-    """The RDMA device of a rail."""
+def get_device(node: NodePlan, rail: int) -> str:
+    """Return the name of a rail's RDMA device."""
     return node.common.rails[rail].rdma
 
 
-def place(node: NodePlan, rail: int) -> str:
-    """The folder of a rail's RDMA port."""
-    return f"/sys/class/net/rail{rail}/device/infiniband/{device(node, rail)}/ports/1"
+def locate_port(node: NodePlan, rail: int) -> str:
+    """Return the folder of a rail's RDMA port."""
+    return f"/sys/class/net/rail{rail}/device/infiniband/{get_device(node, rail)}/ports/1"
 
 
-def gid(address: AddressPlan) -> str:
-    """An address as sysfs writes a GID."""
+def format_gid(address: AddressPlan) -> str:
+    """Format an address as sysfs writes a GID."""
     return IPv6Address(0xFFFF << 32 | address.address if address.version == 4 else address.address).exploded
 
 
-def sound_view(node: NodePlan) -> NodeView:
-    """A node whose RDMA devices are as planned."""
-    view = sound(node)
+def build_view(node: NodePlan) -> NodeView:
+    """Return a view of a node whose RDMA devices are as planned."""
+    view = build_sound_view(node)
     links = tuple(link._replace(kind="") if link.name.startswith("rail") else link for link in view.state.links)
-    return replace(view, state=replace(view.state, links=links), host=sound_host(node))
+    return replace(view, state=replace(view.state, links=links), host=build_host(node))
 
 
-def sound_host(node: NodePlan) -> Snapshot:
-    """What sysfs, /dev and modprobe.d say."""
+def build_host(node: NodePlan) -> Snapshot:
+    """Return the snapshot of its sysfs, /dev and modprobe.d."""
     files = {MODE: "N\n", OPTION: "options ib_core netns_mode=0\n", "/proc/cmdline": "root=/dev/sda1 quiet\n"}
     files[CHECKPOINT] = NO_PODS
     nodes = tuple(f"{kind}{port.rail}" for kind in ("uverbs", "umad") for port in node.ports)
@@ -89,7 +89,7 @@ def sound_host(node: NodePlan) -> Snapshot:
     }
     links: dict[str, str] = {}
     for port in node.ports:
-        name, below = device(node, port.rail), f"/sys/class/net/{port.netdev}/device"
+        name, below = get_device(node, port.rail), f"/sys/class/net/{port.netdev}/device"
         links |= {
             f"{below}/driver": "../../../../bus/pci/drivers/mlx5_core",
             f"{below}/virtfn0": f"../{port.pci}"[:-1] + "2",
@@ -99,19 +99,19 @@ def sound_host(node: NodePlan) -> Snapshot:
         folders |= {f"{below}/virtfn0/net": (f"rail{port.rail}v0",)}
         files[f"/sys/class/infiniband_verbs/uverbs{port.rail}/ibdev"] = f"{name}\n"
         files[f"/sys/class/infiniband_mad/umad{port.rail}/ibdev"] = f"{name}\n"
-        files |= _port(node, port)
-    devinfo = "".join(DEVINFO.format(name=device(node, port.rail)) for port in node.ports)
+        files |= _build_port(node, port)
+    devinfo = "".join(DEVINFO.format(name=get_device(node, port.rail)) for port in node.ports)
     content = {path: text.encode() for path, text in files.items()}
-    return Snapshot(content, links, folders, {("ibv_devinfo",): Ran(0, devinfo)})
+    return Snapshot(content, links, folders, {("ibv_devinfo",): ProgramResult(0, devinfo)})
 
 
-def _port(node: NodePlan, port: PortPlan) -> dict[str, str]:
-    here = place(node, port.rail)
+def _build_port(node: NodePlan, port: PortPlan) -> dict[str, str]:
+    here = locate_port(node, port.rail)
     files = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)", "link_layer": "Ethernet"}
     for number, address in enumerate(port.addresses):
         for kind, index in (("IB/RoCE v1", 2 * number), ("RoCE v2", 2 * number + 1)):
             files |= {
-                f"gids/{index}": gid(address),
+                f"gids/{index}": format_gid(address),
                 f"gid_attrs/types/{index}": kind,
                 f"gid_attrs/ndevs/{index}": port.netdev,
             }

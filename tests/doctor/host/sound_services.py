@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tests.doctor.sound import small_plan, sound
-from trackbed.doctor.diagnosis import diagnose, find_first
+from tests.doctor.sound import build_sound_view, compute_small_plan
+from trackbed.doctor.diagnosis import diagnose_nodes, select_finding_to_fix
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.plan.plan import KernelPlan, KubeletPlan
-from trackbed.host.runner import Ran
+from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot.snapshot import Snapshot
 
 STEPS = ("limits", "kubelet", "runtime")
-"""The steps that this host has everything for."""
+"""Steps for which this host has all data."""
 
-PLANNED = small_plan().nodes[0]
+PLANNED = compute_small_plan().nodes[0]
 COMMON = PLANNED.common._replace(
     kernel=KernelPlan(iommu=True, isolated_cpus="8-15"), kubelet=KubeletPlan("restricted", "0-3")
 )
@@ -60,7 +60,7 @@ CDI = '{"cdiVersion": "0.6.0", "kind": "nvidia.com/gpu", "devices": [{"name": "0
 SWAPS = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
 
 
-def limits(files: str = "1048576", stack: str = "8388608", memlock: str = "unlimited") -> str:
+def render_limits(files: str = "1048576", stack: str = "8388608", memlock: str = "unlimited") -> str:
     """Return the limits file of a process."""
     return (
         "Limit                     Soft Limit           Hard Limit           Units     \n"
@@ -70,10 +70,10 @@ def limits(files: str = "1048576", stack: str = "8388608", memlock: str = "unlim
     )
 
 
-def services() -> Snapshot:
+def build_services() -> Snapshot:
     """Return the snapshot of a sound host."""
     files = {
-        **{f"/proc/{number}/limits": limits() for number in (KUBELET, CONTAINERD, SLURMD)},
+        **{f"/proc/{number}/limits": render_limits() for number in (KUBELET, CONTAINERD, SLURMD)},
         f"/proc/{KUBELET}/comm": "kubelet\n",
         f"/proc/{CONTAINERD}/comm": "containerd\n",
         f"/proc/{SLURMD}/comm": "slurmd\n",
@@ -110,21 +110,21 @@ def services() -> Snapshot:
         "/run/nvidia/validations": ("toolkit-ready",),
     }
     outputs = {
-        PS: Ran(0, f"{ARGS}\n"),
-        ("kubelet", "--version"): Ran(0, "Kubernetes v1.36.3\n"),
-        ("timedatectl", "show", "-p", "NTPSynchronized"): Ran(0, "NTPSynchronized=yes\n"),
+        PS: ProgramResult(0, f"{ARGS}\n"),
+        ("kubelet", "--version"): ProgramResult(0, "Kubernetes v1.36.3\n"),
+        ("timedatectl", "show", "-p", "NTPSynchronized"): ProgramResult(0, "NTPSynchronized=yes\n"),
     }
     return Snapshot({path: text.encode() for path, text in files.items()}, {}, folders, outputs)
 
 
-def services_view(host: Snapshot | None = None) -> NodeView:
+def build_services_view(host: Snapshot | None = None) -> NodeView:
     """Return a view of the first node as planned, on this host."""
-    return replace(sound(NODE), host=services() if host is None else host)
+    return replace(build_sound_view(NODE), host=build_services() if host is None else host)
 
 
 def change_files(files: Mapping[str, str | None] | None = None) -> Snapshot:
     """Return the sound host with changed files; None removes a file."""
-    was = services()
+    was = build_services()
     new = {**was.files, **{path: text.encode() for path, text in (files or {}).items() if text is not None}}
     gone = {path for path, text in (files or {}).items() if text is None}
     return replace(was, files={path: content for path, content in new.items() if path not in gone})
@@ -132,10 +132,10 @@ def change_files(files: Mapping[str, str | None] | None = None) -> Snapshot:
 
 def list_findings(view: NodeView, steps: tuple[str, ...] = STEPS) -> tuple[Finding, ...]:
     """Return doctor's findings in these steps."""
-    return tuple(finding for finding in diagnose([view]).findings if finding.step in steps)
+    return tuple(finding for finding in diagnose_nodes([view]).findings if finding.step in steps)
 
 
 def find_first_fault(view: NodeView, steps: tuple[str, ...] = STEPS) -> str | None:
     """Return the fault that doctor names first in these steps."""
-    finding = find_first(list_findings(view, steps))
+    finding = select_finding_to_fix(list_findings(view, steps))
     return finding.id if finding else None

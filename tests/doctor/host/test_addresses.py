@@ -1,17 +1,19 @@
-"""Faults of addresses and routing that only files of the host show: each is named first; the sound host has none."""
+"""Each fault of addresses and routing that only files show is what doctor names first; the sound host has none."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from socket import AF_INET, AF_INET6
 
 import pytest
 
 from tests.doctor.host.changing import change_host
 from tests.doctor.host.sound_services import find_first_fault, list_findings
-from tests.doctor.sound import small_plan, sound
+from tests.doctor.sound import build_sound_view, compute_small_plan
 from trackbed.doctor.view import NodeView
 from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.kernel.netlink.neighbour_tables import NeighbourTable
 
 STEPS = ("addresses", "routing")
 IN_FILES = {
@@ -34,8 +36,8 @@ ROOM, ENTRIES = "/proc/sys/net/ipv4/neigh/default/gc_thresh3", "/proc/net/stat/a
 NETWORK = "/etc/systemd/network/90-{netdev}.network"
 
 
-def _view() -> NodeView:
-    view = sound(small_plan().nodes[0])
+def build_view() -> NodeView:
+    view = build_sound_view(compute_small_plan().nodes[0])
     files = {
         ROOM: "1024\n",
         ENTRIES: TABLE.format(entries=9),
@@ -70,11 +72,11 @@ FAULTS: dict[str, tuple[str, Mapping[str, str | None]]] = {
 
 @pytest.mark.parametrize(("fault", "files"), FAULTS.values(), ids=FAULTS)
 def test_a_fault_is_named_first(fault: str, files: Mapping[str, str | None]) -> None:
-    assert find_first_fault(change_host(files=files)(_view()), STEPS) == fault
+    assert find_first_fault(change_host(files=files)(build_view()), STEPS) == fault
 
 
 def test_a_sound_host_passes_all_of_them() -> None:
-    findings = list_findings(_view(), STEPS)
+    findings = list_findings(build_view(), STEPS)
     assert {finding.id for finding in findings} >= IN_FILES == {fault for fault, _ in FAULTS.values()}
     assert {finding.verdict for finding in findings} == {"pass"}
 
@@ -96,9 +98,29 @@ def test_a_sound_host_passes_all_of_them() -> None:
     ],
 )
 def test_what_only_looks_broken_is_not(files: Mapping[str, str | None]) -> None:
-    assert find_first_fault(change_host(files=files)(_view()), STEPS) is None
+    assert find_first_fault(change_host(files=files)(build_view()), STEPS) is None
+
+
+TABLE_OF_KERNEL = NeighbourTable(AF_INET, 1000, 1024, 0)
+TABLES: dict[str, tuple[bool, NeighbourTable, str]] = {
+    "a namespace beside others": (False, TABLE_OF_KERNEL, "pass"),
+    "a namespace that overflows": (False, TABLE_OF_KERNEL._replace(overflows=7), "fail"),
+    "a host that is nearly full": (True, TABLE_OF_KERNEL, "fail"),
+    "a host that overflows": (True, TABLE_OF_KERNEL._replace(entries=9, overflows=7), "fail"),
+    "a host with room": (True, TABLE_OF_KERNEL._replace(entries=9), "pass"),
+    "the other family": (False, TABLE_OF_KERNEL._replace(family=AF_INET6, overflows=7), "fail"),
+}
+
+
+@pytest.mark.parametrize(("is_host", "table", "verdict"), TABLES.values(), ids=TABLES)
+def test_the_kernels_neighbour_table_is_judged(*, is_host: bool, table: NeighbourTable, verdict: str) -> None:
+    view = replace(build_view(), neighbour_tables=(table,))
+    findings = list_findings(view if is_host else replace(view, host=None), STEPS)
+    overflow = [finding for finding in findings if finding.id == "addr-neighbour-table-overflow"]
+    assert [finding.verdict for finding in overflow] == [verdict]
+    assert all("7 found no room" in finding.evidence for finding in overflow if table.overflows)
 
 
 def test_a_host_that_says_nothing_of_this_is_not_judged() -> None:
-    findings = list_findings(replace(_view(), host=Snapshot()), STEPS)
+    findings = list_findings(replace(build_view(), host=Snapshot()), STEPS)
     assert not {finding.id for finding in findings} & IN_FILES

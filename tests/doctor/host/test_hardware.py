@@ -1,30 +1,51 @@
-"""What checks of several steps ask of a snapshot."""
+"""Reads of a snapshot that several steps share."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.doctor.host.sound_metal import BUSES, CPUINFO, DMESG, GPUS, NIC, combine, file, link, metal, output
+from tests.doctor.host.sound_metal import (
+    BUSES,
+    CPUINFO,
+    DMESG,
+    GPUS,
+    NIC,
+    build_metal,
+    combine,
+    replace_file,
+    replace_link,
+    replace_output,
+)
 from trackbed.doctor import hardware
+from trackbed.host.discover.wanted import KFD
 
 
 def test_the_way_up_from_a_function_is_its_bridges_nearest_first() -> None:
-    assert hardware.list_bridges(metal(), NIC) == ["0000:57:00.0", "0000:56:00.0", "0000:55:01.0"]
-    assert hardware.find_root_bus(metal(), NIC) == "0000:55"
+    assert hardware.list_bridges(build_metal(), NIC) == ["0000:57:00.0", "0000:56:00.0", "0000:55:01.0"]
+    assert hardware.find_root_bus(build_metal(), NIC) == "0000:55"
 
 
 def test_a_function_on_a_root_bus_has_no_bridge() -> None:
-    assert hardware.list_bridges(metal(), "0000:55:02.0") == []
-    assert hardware.find_root_bus(metal(), "0000:55:02.0") == "0000:55"
+    assert hardware.list_bridges(build_metal(), "0000:55:02.0") == []
+    assert hardware.find_root_bus(build_metal(), "0000:55:02.0") == "0000:55"
 
 
 def test_a_tree_that_leads_in_a_circle_ends() -> None:
-    circle = link(f"{BUSES}/0000:56/device", "../../../0000:57:00.0")(metal())
+    circle = replace_link(f"{BUSES}/0000:56/device", "../../../0000:57:00.0")(build_metal())
     assert hardware.list_bridges(circle, NIC) == ["0000:57:00.0", "0000:56:00.0"]
 
 
 def test_gpus_come_in_the_order_of_the_bus() -> None:
-    assert hardware.list_accelerators(metal()) == list(GPUS)
+    assert hardware.list_accelerators(build_metal()) == list(GPUS)
+
+
+def test_gpus_of_amd_come_in_the_order_of_the_kernels_compute_topology() -> None:
+    """A server with 8 MI250X: its first GPU is at 4e, after those at 0e to 19 (ROCm/rccl, topo_16p1h.xml)."""
+    first, second = (f"simd_count 440\nlocation_id {int(pci[5:7], 16) << 8}\ndomain 0\n" for pci in reversed(GPUS))
+    host = combine(replace_file(f"{KFD}/1/properties", first), replace_file(f"{KFD}/2/properties", second))(
+        build_metal()
+    )
+    assert hardware.list_accelerators(host) == list(reversed(GPUS))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +58,7 @@ def test_gpus_come_in_the_order_of_the_bus() -> None:
     ],
 )
 def test_the_cpu_says_whether_it_is_real(text: str | None, virtual: bool, x86: bool) -> None:
-    host = file("/proc/cpuinfo", text)(metal())
+    host = replace_file("/proc/cpuinfo", text)(build_metal())
     assert (hardware.is_virtual(host), hardware.is_x86(host)) == (virtual, x86)
 
 
@@ -59,17 +80,17 @@ def test_the_newest_line_of_the_log_is_told_without_its_time() -> None:
     ],
 )
 def test_how_far_back_a_log_goes_is_said(log: str, description: str) -> None:
-    assert hardware.describe_log_reach(log) == description
+    assert hardware.describe_log_coverage(log) == description
 
 
 def test_why_the_log_cannot_be_read_is_said() -> None:
-    denied = output(("dmesg",), "dmesg: read kernel buffer failed: Operation not permitted\n", 1)(metal())
+    denied = replace_output(("dmesg",), "dmesg: read kernel buffer failed: Operation not permitted\n", 1)(build_metal())
     assert hardware.read_kernel_log(denied) is None
     assert "Operation not permitted" in hardware.describe_log_error(denied)
-    assert hardware.describe_log_error(output(("dmesg",), None)(metal())) == "dmesg is not installed"
+    assert hardware.describe_log_error(replace_output(("dmesg",), None)(build_metal())) == "dmesg is not installed"
 
 
 def test_a_failed_probe_of_mlx5_is_still_mlx5_s() -> None:
-    unbound = link(f"/sys/bus/pci/devices/{NIC}/driver", None)
-    assert hardware.uses_mlx5(unbound(metal()), NIC)
-    assert not hardware.uses_mlx5(combine(unbound, output(("dmesg",), ""))(metal()), NIC)
+    unbound = replace_link(f"/sys/bus/pci/devices/{NIC}/driver", None)
+    assert hardware.uses_mlx5(unbound(build_metal()), NIC)
+    assert not hardware.uses_mlx5(combine(unbound, replace_output(("dmesg",), ""))(build_metal()), NIC)

@@ -1,4 +1,4 @@
-"""Faults that the lab makes in emulated servers are ones that doctor knows."""
+"""Doctor knows the faults that the lab injects in emulated servers."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -15,41 +16,43 @@ from tests.doctor.host.sound_names import (
     NMCLI,
     RULE,
     RULE_FILE,
-    names_plan,
-    rdma,
-    sound_view,
+    build_view,
+    compute_names_plan,
+    get_rdma_name,
 )
-from tests.doctor.sound import link
+from tests.doctor.sound import build_link
 from trackbed.doctor.catalogue import load_catalogue
-from trackbed.doctor.checks import names
-from trackbed.doctor.diagnosis import diagnose
+from trackbed.doctor.checks import run_checks
+from trackbed.doctor.diagnosis import diagnose_nodes
 from trackbed.doctor.view import NodeView
-from trackbed.host.runner import Ran
+from trackbed.host.runner import ProgramResult
+from trackbed.host.transaction import netplan_entries
 
-PLAN = names_plan()
+PLAN = compute_names_plan()
 NODE = PLAN.nodes[0]
+check_names = partial(run_checks, steps=("names",))
 OTHER = "b8:ce:f6:00:00:77"
 
 
-def _exchanged(view: NodeView) -> NodeView:
-    """rail0 and rail1 have each other's hardware."""
+def exchange_names(view: NodeView) -> NodeView:
+    """Exchange the hardware of rail0 and rail1."""
     names_of = {"rail0": "rail1", "rail1": "rail0"}
     links = tuple(link._replace(name=names_of.get(link.name, link.name)) for link in view.state.links)
     return replace(view, state=replace(view.state, links=links))
 
 
-def _more(name: str, kind: str = "", altnames: tuple[str, ...] = ()) -> Fault:
-    """One more interface."""
+def add_interface(name: str, kind: str = "", altnames: tuple[str, ...] = ()) -> Fault:
+    """Add an interface."""
 
     def change(view: NodeView) -> NodeView:
-        extra = link(70, name, "02:00:00:00:00:70")._replace(kind=kind, altnames=altnames)
+        extra = build_link(70, name, "02:00:00:00:00:70")._replace(kind=kind, altnames=altnames)
         return replace(view, state=replace(view.state, links=(*view.state.links, extra)))
 
     return change
 
 
-def _recorded(mac: str) -> Fault:
-    """The plan knows the port's MAC address."""
+def set_planned_mac(mac: str) -> Fault:
+    """Set the port's MAC address in the plan."""
 
     def change(view: NodeView) -> NodeView:
         ports = tuple(port._replace(mac=mac) if port.rail == 1 else port for port in view.node.ports)
@@ -58,29 +61,30 @@ def _recorded(mac: str) -> Fault:
     return change
 
 
-def _peers(*changes: Fault) -> Fault:
-    """Other nodes of the same kind, each changed."""
+def add_peers(*changes: Fault) -> Fault:
+    """Add other nodes of the same kind, each changed."""
 
     def change(view: NodeView) -> NodeView:
         others = [
-            combine(change_view)(sound_view(node)) for change_view, node in zip(changes, PLAN.nodes[1:], strict=False)
+            combine(change_view)(build_view(node)) for change_view, node in zip(changes, PLAN.nodes[1:], strict=False)
         ]
         return replace(view, peers=tuple(others))
 
     return change
 
 
-def _as_it_is(view: NodeView) -> NodeView:
+def keep(view: NodeView) -> NodeView:
     return view
 
 
-def _rdma(name: str | None) -> Fault:
+def rename_rdma_devices(name: str | None) -> Fault:
     return change_host(folders={"/sys/class/net/rail1/device/infiniband": (name,) if name else ()})
 
 
 NETPLAN = "/etc/netplan/01-rails.yaml"
 SET_NAME = """network: {version: 2, ethernets: {
   r1: {match: {macaddress: "b8:ce:f6:00:00:01"}, set-name: rail1}}}"""
+OVERRIDE = "network: {ethernets: {r1: {set-name: rail1}}}"
 IN_CLOUD_INIT = CLOUD_INIT_FILE.replace("eno1", "rail1")
 SHIFTED = change_host(
     links={
@@ -92,37 +96,37 @@ SHIFTED = change_host(
 FAULTS: list[tuple[str, Fault]] = [
     ("names-netdev-missing", change_port(name="enp59s0np0")),
     ("names-netdev-missing", change_port(name="mgmt9", parent_device="0000:99:00.0")),
-    ("names-on-wrong-device", _exchanged),
+    ("names-on-wrong-device", exchange_names),
     ("names-rename-conflict", change_port(name="rename11")),
-    ("names-rename-conflict", combine(change_port(name="eth5"), _more("rail1", "dummy"))),
-    ("names-rename-conflict", combine(change_port(name="eth5"), _more("eth6", altnames=("rail1",)))),
+    ("names-rename-conflict", combine(change_port(name="eth5"), add_interface("rail1", "dummy"))),
+    ("names-rename-conflict", combine(change_port(name="eth5"), add_interface("eth6", altnames=("rail1",)))),
     ("names-two-naming-sources", change_host({RULE: RULE_FILE})),
     ("names-two-naming-sources", change_host({NETPLAN: SET_NAME})),
-    ("names-card-swapped", _recorded(OTHER)),
-    ("names-rdma-device-unexpected", _rdma("rocep59s0")),
-    ("names-rail-order-differs", combine(_peers(_as_it_is, _as_it_is), SHIFTED)),
+    ("names-card-swapped", set_planned_mac(OTHER)),
+    ("names-rdma-device-unexpected", rename_rdma_devices("rocep59s0")),
+    ("names-rail-order-differs", combine(add_peers(keep, keep), SHIFTED)),
     ("names-cloud-init-rewrites-network", change_host({CLOUD_INIT: IN_CLOUD_INIT})),
     (
         "names-networkmanager-manages-rails",
-        change_host(outputs={NMCLI: Ran(0, "eno1:connected\nrail1:connected\nlo:unmanaged\n")}),
+        change_host(outputs={NMCLI: ProgramResult(0, "eno1:connected\nrail1:connected\nlo:unmanaged\n")}),
     ),
 ]
 
 
 @pytest.fixture(autouse=True)
-def _near(monkeypatch: pytest.MonkeyPatch) -> None:
+def limit_to_near_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_steps(monkeypatch)
 
 
 def test_a_sound_host_has_no_finding_but_pass() -> None:
-    findings = [finding for finding in names.check(sound_view(NODE)) if finding.verdict != "pass"]
+    findings = [finding for finding in check_names(build_view(NODE)) if finding.verdict != "pass"]
     assert findings == []
-    assert diagnose([sound_view(NODE)]).status == 0
+    assert diagnose_nodes([build_view(NODE)]).exit_status == 0
 
 
 @pytest.mark.parametrize(("fault", "change"), FAULTS, ids=[f"{n}-{fault}" for n, (fault, _) in enumerate(FAULTS)])
 def test_a_fault_is_named_first(fault: str, change: Fault) -> None:
-    first = diagnose([change(sound_view(NODE))]).first
+    first = diagnose_nodes([change(build_view(NODE))]).first
     assert first is not None
     assert first.id == fault
     assert first.evidence
@@ -132,6 +136,13 @@ def test_every_fault_of_the_step_that_a_host_can_have_is_made_here() -> None:
     refused_before = {"names-too-long"}
     made = {fault for fault, _ in FAULTS} | refused_before
     assert made == {fault.id for fault in load_catalogue().values() if fault.step == "names"}
+
+
+def test_an_entry_of_cloud_init_that_trackbed_overrides_configures_no_port() -> None:
+    override = "network: {ethernets: {rail1: {set-name: rail1}}}"
+    view = change_host({CLOUD_INIT: IN_CLOUD_INIT, netplan_entries.FILE: override})(build_view(NODE))
+    verdicts = {f.verdict for f in check_names(view) if f.id == "names-cloud-init-rewrites-network"}
+    assert verdicts == {"pass"}
 
 
 @pytest.mark.parametrize(
@@ -146,39 +157,51 @@ def test_every_fault_of_the_step_that_a_host_can_have_is_made_here() -> None:
         ),
         change_host({NETPLAN: "network: [}"}),
         change_host({NETPLAN: "network: {ethernets: {rail1: {mtu: 9000}}}"}),
+        change_host({NETPLAN: SET_NAME.replace("set-name: rail1", "set-name: enp5s0"), netplan_entries.FILE: OVERRIDE}),
+        change_host({"/run/udev/rules.d/99-netplan-r1.rules": RULE_FILE}),
     ],
-    ids=["rule-alone", "comment", "netplans-own", "broken-link-file", "rdma-rule", "broken-netplan", "no-set-name"],
+    ids=[
+        "rule-alone",
+        "comment",
+        "netplans-own",
+        "broken-link-file",
+        "rdma-rule",
+        "broken-netplan",
+        "no-set-name",
+        "override",
+        "made",
+    ],
 )
 def test_one_source_of_names_is_no_fault(change: Fault) -> None:
     findings = {
-        finding.verdict for finding in names.check(change(sound_view(NODE))) if finding.id == "names-two-naming-sources"
+        finding.verdict for finding in check_names(change(build_view(NODE))) if finding.id == "names-two-naming-sources"
     }
     assert findings <= {"pass"}
 
 
 def test_what_cloud_init_says_does_not_count_where_it_is_turned_off() -> None:
     off = {"/etc/cloud/cloud.cfg.d/99-disable.cfg": "network: {config: disabled}\n"}
-    findings = list(names.check(change_host({CLOUD_INIT: IN_CLOUD_INIT, **off})(sound_view(NODE))))
+    findings = list(check_names(change_host({CLOUD_INIT: IN_CLOUD_INIT, **off})(build_view(NODE))))
     assert {finding.verdict for finding in findings if finding.id.startswith("names-cloud-init")} == {"pass"}
 
 
 def test_a_longer_name_in_cloud_inits_file_is_not_the_port() -> None:
     longer = CLOUD_INIT_FILE.replace("eno1", "rail10")
-    findings = list(names.check(change_host({CLOUD_INIT: longer})(sound_view(NODE))))
+    findings = list(check_names(change_host({CLOUD_INIT: longer})(build_view(NODE))))
     assert {finding.verdict for finding in findings if finding.id.startswith("names-cloud-init")} == {"pass"}
 
 
 def test_networkmanager_may_have_ports_that_trackbed_gave_it() -> None:
     ours = {"/etc/NetworkManager/system-connections": ("trackbed-rail0.nmconnection", "trackbed-rail1.nmconnection")}
-    change = change_host(folders=ours, outputs={NMCLI: Ran(0, "rail0:connected\nrail1:connected\n")})
-    assert {finding.verdict for finding in names.check(change(sound_view(NODE))) if "networkmanager" in finding.id} == {
+    change = change_host(folders=ours, outputs={NMCLI: ProgramResult(0, "rail0:connected\nrail1:connected\n")})
+    assert {finding.verdict for finding in check_names(change(build_view(NODE))) if "networkmanager" in finding.id} == {
         "pass"
     }
 
 
 def test_networkmanager_that_does_not_run_manages_nothing() -> None:
-    stopped = Ran(8, "Error: NetworkManager is not running.")
-    findings = list(names.check(change_host(outputs={NMCLI: stopped})(sound_view(NODE))))
+    stopped = ProgramResult(8, "Error: NetworkManager is not running.")
+    findings = list(check_names(change_host(outputs={NMCLI: stopped})(build_view(NODE))))
     assert not [finding for finding in findings if "networkmanager" in finding.id]
 
 
@@ -189,29 +212,32 @@ def test_a_port_that_a_virtual_machine_has_is_unknown() -> None:
     )
     verdicts = {
         finding.verdict
-        for finding in names.check(away(sound_view(NODE)))
+        for finding in check_names(away(build_view(NODE)))
         if (finding.id, finding.rail) == ("names-netdev-missing", 1)
     }
     assert verdicts == {"unknown"}
 
 
 def test_the_odd_one_of_three_nodes_is_told_where_it_differs() -> None:
-    change = combine(_peers(_as_it_is, _as_it_is), SHIFTED)
+    change = combine(add_peers(keep, keep), SHIFTED)
     findings = [
-        finding for finding in names.check(change(sound_view(NODE))) if finding.id == "names-rail-order-differs"
+        finding for finding in check_names(change(build_view(NODE))) if finding.id == "names-rail-order-differs"
     ]
     assert [finding.verdict for finding in findings] == ["fail"]
-    assert f"rail 0: {rdma(NODE, 0)}, port 1 by PCI, on n1 {rdma(NODE, 0)}, port 0 by PCI" in findings[0].evidence
+    assert (
+        f"rail 0: {get_rdma_name(NODE, 0)}, port 1 by PCI, on n1 {get_rdma_name(NODE, 0)}, port 0 by PCI"
+        in findings[0].evidence
+    )
 
 
 def test_the_two_that_agree_are_not_blamed_for_the_third() -> None:
-    view = _peers(SHIFTED, _as_it_is)(sound_view(NODE))
-    assert {finding.verdict for finding in names.check(view) if finding.id == "names-rail-order-differs"} == {"pass"}
+    view = add_peers(SHIFTED, keep)(build_view(NODE))
+    assert {finding.verdict for finding in check_names(view) if finding.id == "names-rail-order-differs"} == {"pass"}
 
 
 def test_a_representor_does_not_take_the_place_of_its_port() -> None:
     def change(view: NodeView) -> NodeView:
-        representor = link(5, "rail1_0", "02:00:00:00:00:70")._replace(kind="", parent_device="0000:3b:00.0")
+        representor = build_link(5, "rail1_0", "02:00:00:00:00:70")._replace(kind="", parent_device="0000:3b:00.0")
         return replace(view, state=replace(view.state, links=(representor, *view.state.links)))
 
-    assert [finding.id for finding in names.check(change(sound_view(NODE))) if finding.verdict != "pass"] == []
+    assert [finding.id for finding in check_names(change(build_view(NODE))) if finding.verdict != "pass"] == []

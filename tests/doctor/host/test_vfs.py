@@ -3,39 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from tests.doctor.host.changing import Fault, change_host, change_plan, change_port, change_vf, combine, limit_steps
-from tests.doctor.host.sound_vfs import CHECKPOINT, mac, place, sound_view, vf_pci, vfs_plan
-from tests.doctor.sound import link
+from tests.doctor.host.sound_vfs import CHECKPOINT, build_view, compute_vfs_plan, get_mac, get_vf_pci, locate_vf
+from tests.doctor.sound import build_link
 from trackbed.doctor.catalogue import load_catalogue
-from trackbed.doctor.checks import vfs
-from trackbed.doctor.diagnosis import diagnose
+from trackbed.doctor.checks import run_checks
+from trackbed.doctor.diagnosis import diagnose_nodes
 from trackbed.doctor.view import NodeView
-from trackbed.host.runner import Ran
+from trackbed.host.runner import ProgramResult
 
-PLAN = vfs_plan()
+PLAN = compute_vfs_plan()
 NODE = PLAN.nodes[0]
+check_vfs = partial(run_checks, steps=("vfs",))
 DEVICE = "/sys/class/net/rail1/device"
 
 
-def _bond(view: NodeView) -> NodeView:
+def add_bond(view: NodeView) -> NodeView:
     view = change_port(master=60)(view)
-    bond = link(60, "bond0", "02:00:00:00:00:0b")._replace(kind="bond")
+    bond = build_link(60, "bond0", "02:00:00:00:00:0b")._replace(kind="bond")
     return replace(view, state=replace(view.state, links=(*view.state.links, bond)))
 
 
-def _gone(number: int) -> Fault:
-    """A VF that is not there any more, as sysfs shows the port then."""
-    here = place(1, number)
+def remove_vf(number: int) -> Fault:
+    """Remove a VF from the sysfs of its port."""
+    here = locate_vf(1, number)
     return change_host(
         links={here: None, f"{here}/driver": None}, folders={f"{here}/net": None, f"{here}/infiniband": None}
     )
 
 
-def _without(count: str) -> Fault:
-    return combine(_gone(0), _gone(1), change_host({f"{DEVICE}/sriov_numvfs": count}))
+def remove_vfs(count: str) -> Fault:
+    return combine(remove_vf(0), remove_vf(1), change_host({f"{DEVICE}/sriov_numvfs": count}))
 
 
 NOT_HELD = change_host(
@@ -45,28 +47,33 @@ NO_ROOM = "[    9.127] mlx5_core 0000:3b:00.0: can't enable 2 VFs (bus 3c out of
 REPRESENTOR = f"{DEVICE}/net/rail1_0/phys_port_name"
 
 FAULTS: list[tuple[str, Fault]] = [
-    ("vfs-pf-enslaved", _bond),
+    ("vfs-pf-enslaved", add_bond),
     ("vfs-eswitch-mode-wrong", change_host({REPRESENTOR: "pf0vf0"}, folders={f"{DEVICE}/net": ("rail1", "rail1_0")})),
-    ("vfs-bus-numbers-exhausted", combine(NOT_HELD, _without("0"), change_host(outputs={("dmesg",): Ran(0, NO_ROOM)}))),
-    ("vfs-removed-under-pods", _without("0")),
-    ("vfs-removed-under-pods", combine(_without("0"), change_host(folders={"/run/netns": ()}))),
-    ("vfs-count-change-busy", combine(NOT_HELD, _gone(1), change_host({f"{DEVICE}/sriov_numvfs": "1"}))),
-    ("vfs-lost-after-reboot", combine(NOT_HELD, _without("0"), change_host({"/etc/trackbed/boot.sh": None}))),
-    ("vfs-count-wrong", combine(NOT_HELD, _without("0"))),
-    ("vfs-count-wrong", combine(NOT_HELD, _gone(1))),
-    ("vfs-driver-missing", change_host(links={f"{place(1, 0)}/driver": None}, folders={f"{place(1, 0)}/net": None})),
-    ("vfs-bound-to-vfio", change_host(links={f"{place(1, 0)}/driver": "../../../../bus/pci/drivers/vfio-pci"})),
+    (
+        "vfs-bus-numbers-exhausted",
+        combine(NOT_HELD, remove_vfs("0"), change_host(outputs={("dmesg",): ProgramResult(0, NO_ROOM)})),
+    ),
+    ("vfs-removed-under-pods", remove_vfs("0")),
+    ("vfs-removed-under-pods", combine(remove_vfs("0"), change_host(folders={"/run/netns": ()}))),
+    ("vfs-count-change-busy", combine(NOT_HELD, remove_vf(1), change_host({f"{DEVICE}/sriov_numvfs": "1"}))),
+    ("vfs-lost-after-reboot", combine(NOT_HELD, remove_vfs("0"), change_host({"/etc/trackbed/boot.sh": None}))),
+    ("vfs-count-wrong", combine(NOT_HELD, remove_vfs("0"))),
+    ("vfs-count-wrong", combine(NOT_HELD, remove_vf(1))),
+    (
+        "vfs-driver-missing",
+        change_host(links={f"{locate_vf(1, 0)}/driver": None}, folders={f"{locate_vf(1, 0)}/net": None}),
+    ),
+    ("vfs-bound-to-vfio", change_host(links={f"{locate_vf(1, 0)}/driver": "../../../../bus/pci/drivers/vfio-pci"})),
     ("vfs-leaked-in-namespace", NOT_HELD),
     ("vfs-pf-down", change_port(flags=0, carrier=False)),
     ("vfs-link-state-disabled", change_vf(1, link_state="disable")),
-    ("vfs-link-state-disabled", change_plan(link_type="infiniband")),
     ("vfs-mac-zero", change_vf(0, mac="00:00:00:00:00:00")),
-    ("vfs-admin-mac-not-effective", change_host({f"{place(1, 0)}/net/rail1v0/address": "02:aa:00:00:00:01"})),
-    ("vfs-node-guid-zero", change_host({f"{place(1, 0)}/infiniband/mlx5_4/node_guid": "0000:0000:0000:0000"})),
+    ("vfs-admin-mac-not-effective", change_host({f"{locate_vf(1, 0)}/net/rail1v0/address": "02:aa:00:00:00:01"})),
+    ("vfs-node-guid-zero", change_host({f"{locate_vf(1, 0)}/infiniband/mlx5_4/node_guid": "0000:0000:0000:0000"})),
     ("vfs-guid-duplicate", change_host({"/sys/class/infiniband/mlx5_0/node_guid": "b8ce:f603:0000:0001"})),
-    ("vfs-mac-duplicate", change_vf(1, mac=mac(1, 0))),
-    ("vfs-mtu-above-pf", change_host({f"{place(1, 0)}/net/rail1v0/mtu": "9216"})),
-    ("vfs-mtu-not-planned", change_host({f"{place(1, 0)}/net/rail1v0/mtu": "1500"})),
+    ("vfs-mac-duplicate", change_vf(1, mac=get_mac(1, 0))),
+    ("vfs-mtu-above-pf", change_host({f"{locate_vf(1, 0)}/net/rail1v0/mtu": "9216"})),
+    ("vfs-mtu-not-planned", change_host({f"{locate_vf(1, 0)}/net/rail1v0/mtu": "1500"})),
     ("vfs-vlan-not-planned", change_vf(1, vlan=100)),
     ("vfs-spoofcheck-or-trust", change_vf(1, trust=True)),
     ("vfs-spoofcheck-or-trust", change_plan(vf_trust=True)),
@@ -75,19 +82,19 @@ FAULTS: list[tuple[str, Fault]] = [
 
 
 @pytest.fixture(autouse=True)
-def _near(monkeypatch: pytest.MonkeyPatch) -> None:
+def limit_to_near_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_steps(monkeypatch)
 
 
 def test_a_sound_host_has_no_finding_but_pass() -> None:
-    findings = [finding for finding in vfs.check(sound_view(NODE)) if finding.verdict != "pass"]
+    findings = [finding for finding in check_vfs(build_view(NODE)) if finding.verdict != "pass"]
     assert findings == []
-    assert diagnose([sound_view(NODE)]).status == 0
+    assert diagnose_nodes([build_view(NODE)]).exit_status == 0
 
 
 @pytest.mark.parametrize(("fault", "change"), FAULTS, ids=[f"{n}-{fault}" for n, (fault, _) in enumerate(FAULTS)])
 def test_a_fault_is_named_first(fault: str, change: Fault) -> None:
-    first = diagnose([change(sound_view(NODE))]).first
+    first = diagnose_nodes([change(build_view(NODE))]).first
     assert first is not None
     assert first.id == fault
     assert first.evidence
@@ -102,25 +109,25 @@ def test_more_than_sixteen_vfs_on_infiniband_are_too_many() -> None:
     change = combine(change_plan(link_type="infiniband", vfs=17), change_host({f"{DEVICE}/sriov_numvfs": "17"}))
     verdicts = {
         finding.rail: finding.verdict
-        for finding in vfs.check(change(sound_view(NODE)))
+        for finding in check_vfs(change(build_view(NODE)))
         if finding.id.endswith("infiniband")
     }
     assert verdicts == {0: "pass", 1: "warn"}
 
 
 def test_a_guid_of_another_node_is_found() -> None:
-    other = replace(sound_view(PLAN.nodes[1]), host=sound_view(NODE).host)
-    first = diagnose([replace(sound_view(NODE), peers=(other,))]).first
+    other = replace(build_view(PLAN.nodes[1]), host=build_view(NODE).host)
+    first = diagnose_nodes([replace(build_view(NODE), peers=(other,))]).first
     assert first is not None
     assert first.id == "vfs-guid-duplicate"
     assert "of n1" in first.evidence
 
 
 def test_a_mac_of_another_nodes_vf_is_found() -> None:
-    other = sound_view(PLAN.nodes[1])
-    mine = sound_view(NODE)
+    other = build_view(PLAN.nodes[1])
+    mine = build_view(NODE)
     twin = replace(other, vfs={**other.vfs, "rail1": mine.vfs["rail1"]})
-    first = diagnose([replace(mine, peers=(twin,))]).first
+    first = diagnose_nodes([replace(mine, peers=(twin,))]).first
     assert first is not None
     assert (first.id, first.rail) == ("vfs-mac-duplicate", 1)
 
@@ -131,37 +138,37 @@ def test_a_mac_of_another_nodes_vf_is_found() -> None:
         ("vfs-leaked-in-namespace", change_host({CHECKPOINT: None})),
         (
             "vfs-bus-numbers-exhausted",
-            combine(_without("0"), change_host(outputs={("dmesg",): Ran(1, "dmesg: not permitted")})),
+            combine(remove_vfs("0"), change_host(outputs={("dmesg",): ProgramResult(1, "dmesg: not permitted")})),
         ),
     ],
     ids=["no-checkpoint", "no-dmesg"],
 )
 def test_what_nobody_can_read_is_unknown(fault: str, change: Fault) -> None:
     verdicts = {
-        finding.verdict for finding in vfs.check(change(sound_view(NODE))) if finding.id == fault and finding.rail == 1
+        finding.verdict for finding in check_vfs(change(build_view(NODE))) if finding.id == fault and finding.rail == 1
     }
     assert verdicts == {"unknown"}
 
 
 def test_a_driver_that_makes_its_own_mac_needs_none_given() -> None:
-    igb = change_host(links={f"{place(1, 0)}/driver": "../../../../bus/pci/drivers/igbvf"})
-    view = combine(igb, change_vf(0, mac="00:00:00:00:00:00"))(sound_view(NODE))
-    assert {finding.id for finding in vfs.check(view) if finding.verdict != "pass"} == set()
+    igb = change_host(links={f"{locate_vf(1, 0)}/driver": "../../../../bus/pci/drivers/igbvf"})
+    view = combine(igb, change_vf(0, mac="00:00:00:00:00:00"))(build_view(NODE))
+    assert {finding.id for finding in check_vfs(view) if finding.verdict != "pass"} == set()
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"Data":{"PodDeviceEntries":[1,{"PodUID":3,"DeviceIDs":"x"}]}}'])
 def test_a_strange_checkpoint_is_no_crash(content: str) -> None:
-    findings = list(vfs.check(change_host({CHECKPOINT: content})(sound_view(NODE))))
+    findings = list(check_vfs(change_host({CHECKPOINT: content})(build_view(NODE))))
     assert findings
 
 
 def test_a_host_whose_ports_offer_no_vfs_is_the_firmwares_affair() -> None:
     gone: dict[str, str | None] = {f"/sys/class/net/rail{rail}/device/sriov_numvfs": None for rail in (0, 1)}
-    ids = {finding.id for finding in vfs.check(change_host(gone)(sound_view(NODE)))}
+    ids = {finding.id for finding in check_vfs(change_host(gone)(build_view(NODE)))}
     assert not ids & {"vfs-count-wrong", "vfs-lost-after-reboot", "vfs-removed-under-pods"}
 
 
 def test_who_is_named_holds_the_address_that_is_gone() -> None:
-    first = diagnose([_without("0")(sound_view(NODE))]).first
+    first = diagnose_nodes([remove_vfs("0")(build_view(NODE))]).first
     assert first is not None
-    assert (first.rail, vf_pci(1, 1) in first.evidence) == (1, True)
+    assert (first.rail, get_vf_pci(1, 1) in first.evidence) == (1, True)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
 
 from trackbed.fabric.importers.netplan import import_netplan
+from trackbed.fabric.importers.registry import load_source
 from trackbed.fabric.importers.result import ImportResult
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
-from trackbed.host.render.netplan import render
+from trackbed.host.formats import Format
+from trackbed.host.render import FORMATS
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "spectrum-x-64"
 
@@ -47,11 +49,12 @@ def planned(fabric: str) -> Plan:
     return compute_plan(load_fabric((head + fabric).encode(), "fabric.yaml").fabric, {})
 
 
-def rendered(fabric: str) -> Files:
-    """Return the netplan files that Trackbed renders for a Fabric."""
-    written = {node.name: render(node) for node in planned(fabric).nodes}
+def rendered(fabric: str, source: Format = "netplan") -> Files:
+    """Return the files that Trackbed renders for a Fabric, of the kind that a source reads."""
+    is_file = load_source(source).is_file
+    written = {node.name: FORMATS[source](node) for node in planned(fabric).nodes}
     return {
-        host: [(path, text.encode()) for path, text in files.items() if "/netplan/" in path]
+        host: [(path, text.encode()) for path, text in files.items() if is_file(PurePosixPath(path))]
         for host, files in written.items()
     }
 

@@ -6,11 +6,13 @@ import os
 import shutil
 from pathlib import Path
 
+import click.shell_completion
 import pytest
 from click.testing import CliRunner, Result
 
 from tests.fabric.importers.sites import EXAMPLE
 from trackbed.cli.main import cli
+from trackbed.fabric.importers.registry import SOURCES
 from trackbed.fabric.model.load import load_fabric
 
 
@@ -48,7 +50,7 @@ def test_the_output_can_be_planned_at_once(site: Path) -> None:
 
 def test_files_are_written_beside_each_other_and_read_together(site: Path, tmp_path: Path) -> None:
     target = tmp_path / "new" / "place"
-    result = run("import", "netplan", site, "-o", target)
+    result = run("import", "netplan", site, "--to", target)
     assert (result.exit_code, result.stdout) == (0, "")
     assert sorted(path.name for path in target.iterdir()) == ["fabric.yaml", "trackbed.lock.yaml"]
     assert run("lock", "-f", target / "fabric.yaml", "--check").exit_code == 0
@@ -57,11 +59,11 @@ def test_files_are_written_beside_each_other_and_read_together(site: Path, tmp_p
 @pytest.mark.parametrize("existing", ["fabric.yaml", "trackbed.lock.yaml"])
 def test_a_file_that_exists_is_never_replaced_unasked(site: Path, tmp_path: Path, existing: str) -> None:
     (tmp_path / existing).write_text("mine")
-    result = run("import", "netplan", site, "-o", tmp_path)
+    result = run("import", "netplan", site, "--to", tmp_path)
     assert result.exit_code == 2
     assert result.stderr == f"trackbed: {tmp_path / existing} exists; write elsewhere, or replace it with --force\n"
     assert (tmp_path / existing).read_text() == "mine"
-    assert run("import", "netplan", site, "-o", tmp_path, "--force").exit_code == 0
+    assert run("import", "netplan", site, "--to", tmp_path, "--force").exit_code == 0
     assert (tmp_path / existing).read_text() != "mine"
 
 
@@ -81,7 +83,11 @@ def test_something_found_ends_with_1_and_still_gives_a_fabric(site: Path) -> Non
         ("h.yaml", b"network: {ethernets: {eno1: {dhcp4: true}}}", "no rail found in the files of 1 host"),
         ("h.yaml", b"\xff\xfe", "h.yaml:1:1: error: byte 0xff is not UTF-8"),
         ("h.yml", b"network: {}", "netplan reads files ending in .yaml only"),
-        ("README", b"", "holds no netplan files: DIR/HOST.yaml for each host, or DIR/HOST/*.yaml"),
+        (
+            "README",
+            b"",
+            "holds no netplan files; it must hold HOST.yaml for each host, or a directory HOST with",
+        ),
     ],
     ids=["not YAML", "no rail", "not UTF-8", "yml", "no files"],
 )
@@ -148,3 +154,51 @@ def test_a_directory_of_50_mb_files_is_refused_file_by_file(site: Path) -> None:
     result = run("import", "netplan", site)
     assert result.exit_code == 1
     assert f"{site / 'big.yaml'}:1:1: error: the file is larger than 1 MB, the most that is read" in result.stderr
+
+
+def test_every_source_has_its_help_and_stands_in_the_guide() -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "import.md").read_text()
+    for name, (_, about) in SOURCES.items():
+        result = run("import", name, "--help")
+        assert result.exit_code == 0
+        assert f"trackbed import {name} ./{name} --to ." in result.stdout
+        assert f"  {name}" in run("import", "--help").stdout
+        assert f"`{name}`" in guide
+        assert about.endswith(".")
+
+
+def test_completion_knows_every_source() -> None:
+    completion = click.shell_completion.BashComplete(cli, {}, "trackbed", "_TRACKBED_COMPLETE")
+    completed = {item.value for item in completion.get_completions(["import"], "n")}
+    assert completed == {name for name in SOURCES if name.startswith("n")}
+
+
+def test_an_unknown_source_is_told_with_the_nearest() -> None:
+    result = run("import", "netplam", ".")
+    assert result.exit_code == 2
+    assert "no such source 'netplam'; did you mean 'netplan'?" in result.stderr
+
+
+def test_files_at_any_depth_below_a_host_are_read(tmp_path: Path) -> None:
+    for number in range(2):
+        folder = tmp_path / f"gpu-{number}" / "etc" / "systemd" / "network" / "10-eth0.network.d"
+        folder.mkdir(parents=True)
+        (folder / "mtu.conf").write_text("[Link]\nMTUBytes=9000\n")
+        text = f"[Match]\nName=eth0\n[Network]\nAddress=10.0.0.{16 * number + 16}/24\n"
+        (folder.parent / "10-eth0.network").write_text(text)
+    result = run("import", "networkd", tmp_path)
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "4 networkd files: 2 hosts, 1 rail, 2 ports; the plan reproduces every address\n",
+    )
+
+
+def test_files_of_a_site_are_read_wherever_they_lie(tmp_path: Path) -> None:
+    for folder in ("config", "inventory"):
+        (tmp_path / folder).mkdir()
+    config = "topology: 2-tier\nhost_first_octet: 172\nhost_interfaces: [eth1]\n"
+    (tmp_path / "config" / "config.yaml").write_text(config)
+    (tmp_path / "inventory" / "hosts").write_text("[host]\nhgx-su00-h[00:03]\n")
+    result = run("import", "rcp", tmp_path)
+    assert result.exit_code == 0
+    assert result.stderr.endswith("2 RCP files: 4 hosts, 1 rail, 4 ports; the plan reproduces every address\n")

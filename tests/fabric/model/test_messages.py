@@ -88,10 +88,7 @@ FABRICS = {
     ),
     "wrong version of the format": (
         fabric().replace("v1alpha1", "v1"),
-        (
-            "f.yaml:1:13: error: apiVersion is 'trackbed.dev/v1', it must be trackbed.dev/v1alpha1; did you mean "
-            "'trackbed.dev/v1alpha1'? [bad-choice]"
-        ),
+        ("f.yaml:1:13: error: apiVersion is 'trackbed.dev/v1', it must be trackbed.dev/v1alpha1 [bad-choice]"),
     ),
     "wrong kind": (
         fabric().replace("kind: Fabric", "kind: fabric"),
@@ -191,6 +188,24 @@ FABRICS = {
         nodes('[{hosts: "gpu-[0-100000]"}]'),
         ("f.yaml:5:19: error: 'gpu-[0-100000]' names 100001 hosts, it must be 1 to 100000 [bad-hosts]"),
     ),
+    "too many hosts in all groups": (
+        nodes('[{hosts: "a[0-99999]"}, {hosts: b}]'),
+        ("f.yaml:5:10: error: the groups name 100001 hosts, a Fabric has at most 100000 [too-many-nodes]"),
+    ),
+    "too many ports": (
+        nodes('[{hosts: "a[0-99999]"}]').replace("rails: 2", "rails: 9"),
+        (
+            "f.yaml:5:10: error: 100000 hosts with 9 rails have 900000 ports, a Fabric has at most 800000; cut it "
+            "into several [too-many-ports]"
+        ),
+    ),
+    "host range of thousands of brackets": (
+        nodes(f'[{{hosts: "{"a[1-2]" * 5000}"}}]'),
+        (
+            f"f.yaml:5:19: error: '{('a[1-2]' * 10)}...' names 1000000000000000000 hosts, it must be 1 to 100000 "
+            "[bad-hosts]"
+        ),
+    ),
     "too many rails": (
         fabric(rails="65"),
         ("f.yaml:6:10: error: rails is '65'; write a number from 1 to 64, or a list of rails [bad-rails]"),
@@ -242,17 +257,57 @@ FABRICS = {
     ),
     "bad MAC address": (
         nodes('[{hosts: gpu-0, ports: [{mac: "b8:3f"}, eth1]}]'),
-        ("f.yaml:5:40: error: 'b8:3f' is no MAC address, write for example b8:3f:d2:00:00:01 [bad-mac]"),
+        ("f.yaml:5:40: error: 'b8:3f' is no MAC address of a port, write for example b8:3f:d2:00:00:01 [bad-mac]"),
+    ),
+    "MAC address of a group": (
+        nodes("[{hosts: gpu-0, ports: ['01:00:5e:00:00:01', eth1]}]"),
+        (
+            "f.yaml:5:34: error: '01:00:5e:00:00:01' is no MAC address of a port, write for example b8:3f:d2:00:00:01 "
+            "[bad-mac]"
+        ),
+    ),
+    "MAC address of lo": (
+        nodes("[{hosts: gpu-0, ports: ['00:00:00:00:00:00', eth1]}]"),
+        (
+            "f.yaml:5:34: error: '00:00:00:00:00:00' is no MAC address of a port, write for example b8:3f:d2:00:00:01 "
+            "[bad-mac]"
+        ),
+    ),
+    "more VFs than a host has": (
+        fabric("vfs: {count: 256}", nodes="[{hosts: gpu-0}]").replace("rails: 2", "rails: 17"),
+        ("f.yaml:8:16: error: 256 VFs on 17 rails are 4352 on a host, 4096 at most; write fewer [too-many-vfs]"),
+    ),
+    "a host without a port": (
+        nodes("[{hosts: gpu-0, hostPorts: {gpu-0: [null, null]}}]"),
+        ("f.yaml:5:45: error: this host has a port on no rail; leave it out [no-ports]"),
+    ),
+    "a port that has the name of another": (
+        nodes("[{hosts: gpu-0, ports: [rail1, '0000:18:00.0']}]"),
+        (
+            "f.yaml:5:34: error: the port of rail 0 keeps its name rail1, which the port of rail 1 gets; write another "
+            "names.netdev [duplicate-name]"
+        ),
+    ),
+    "a range that no port can have": (
+        addressing("{scheme: shared-subnet, ipv4: 224.0.0.0/8}"),
+        ("f.yaml:7:45: error: 224.0.0.0/8 contains addresses of 224.0.0.0/3, which no port can have [reserved-range]"),
     ),
     "interface name over 15 bytes": (
         nodes("[{hosts: gpu-0, ports: [enp123456s0f0np0, eth1]}]"),
         ("f.yaml:5:34: error: interface name 'enp123456s0f0np0' has 16 bytes, the kernel allows 15 [name-too-long]"),
     ),
+    "PCI address without its domain": (
+        nodes("[{hosts: gpu-0, ports: ['3b:00.0', eth1]}]"),
+        (
+            "f.yaml:5:34: error: '3b:00.0' is no interface name, but a PCI address without its domain; write "
+            "0000:3b:00.0 [bad-name]"
+        ),
+    ),
     "interface name with a slash": (
         nodes("[{hosts: gpu-0, ports: [eth/0, eth1]}]"),
         (
-            "f.yaml:5:34: error: interface name 'eth/0' is not one the kernel accepts: no blank, '/', ':', '.' "
-            "or '..' [bad-name]"
+            "f.yaml:5:34: error: interface name 'eth/0' is not one that every tool reads as it is: write letters, "
+            "digits, '_', '.' and '-', the first of them no '.' or '-' [bad-name]"
         ),
     ),
     "name template over 15 bytes": (
@@ -261,13 +316,13 @@ FABRICS = {
     ),
     "name in pods over 15 bytes": (
         fabric("names: {pod: 'fabric-to-east-{rail}'}"),
-        ("f.yaml:8:16: error: interface name 'fabric-to-east-63' has 17 bytes, the kernel allows 15 [name-too-long]"),
+        ("f.yaml:8:16: error: interface name 'fabric-to-east-0' has 16 bytes, the kernel allows 15 [name-too-long]"),
     ),
-    "name in pods that the kernel takes for no name": (
+    "name in pods with a slash": (
         fabric("names: {pod: 'net/{rail}'}"),
         (
-            "f.yaml:8:16: error: interface name 'net/63' is not one the kernel accepts: no blank, '/', ':', '.' "
-            "or '..' [bad-name]"
+            "f.yaml:8:16: error: template 'net/{rail}' may have letters, digits, '_', '.' and '-' only, besides {rail} "
+            "and its like [bad-template]"
         ),
     ),
     "name template without rail": (
@@ -278,12 +333,63 @@ FABRICS = {
         fabric("names: {rdma: 'mlx5_{index}'}"),
         ("f.yaml:8:17: error: template 'mlx5_{index}' may use {rail}, {number} and {unit} only [bad-template]"),
     ),
-    "resource name with a hyphen": (
-        fabric("names: {resource: 'nvidia.com/rail-{number}'}"),
+    "name template of a gigabyte": (
+        fabric("names: {leaf: 'leaf{rail:999999999}'}"),
+        ("f.yaml:8:17: error: template 'leaf{rail:999999999}' may use {rail}, {number} and {unit} only [bad-template]"),
+    ),
+    "name template that reads an attribute": (
+        fabric("names: {rdma: '{rail.real}'}"),
+        ("f.yaml:8:17: error: template '{rail.real}' may use {rail}, {number} and {unit} only [bad-template]"),
+    ),
+    "name template that reads an item": (
+        fabric("names: {netdev: '{rail[0]}'}"),
+        ("f.yaml:8:19: error: template '{rail[0]}' may use {rail}, {number} and {unit} only [bad-template]"),
+    ),
+    "name template with a command": (
+        fabric("names: {rdma: 'y{rail}$(reboot)'}"),
         (
-            "f.yaml:8:21: error: resource name 'nvidia.com/rail-1' is not one that all device plugins take: "
-            "PREFIX/NAME, the name of letters, digits and '_' (the SR-IOV device plugin takes no '-', the SR-IOV "
-            "operator no '.') [bad-resource]"
+            "f.yaml:8:17: error: template 'y{rail}$(reboot)' may have letters, digits, '_', '.' and '-' only, besides "
+            "{rail} and its like [bad-template]"
+        ),
+    ),
+    "name template of a page": (
+        fabric(f"names: {{leaf: '{{rail}}{'x' * 123}'}}"),
+        ("f.yaml:8:17: error: a template has 129 characters; write 128 at most [bad-template]"),
+    ),
+    "name template that a tool reads as an option": (
+        fabric("names: {rdma: '-{rail}'}"),
+        (
+            "f.yaml:8:17: error: RDMA device name '-0' is not one for all tools: 63 bytes at most, the first no '.' or "
+            "'-' [bad-name]"
+        ),
+    ),
+    "name of a leaf that is a hidden file": (
+        fabric("names: {leaf: '.{rail}'}"),
+        (
+            "f.yaml:8:17: error: leaf name '.63' is no name of a switch: 128 bytes at most, the first no '.' or '-' "
+            "[bad-name]"
+        ),
+    ),
+    "interface name that is a folder of sysctls": (
+        nodes("[{hosts: gpu-0, ports: [all, eth1]}]"),
+        (
+            "f.yaml:5:34: error: interface name 'all' means something else to the kernel or its tools; write another "
+            "one [bad-name]"
+        ),
+    ),
+    "interface name that is a command": (
+        nodes("[{hosts: gpu-0, ports: [$(id), eth1]}]"),
+        (
+            "f.yaml:5:34: error: interface name '$(id)' is not one that every tool reads as it is: write letters, "
+            "digits, '_', '.' and '-', the first of them no '.' or '-' [bad-name]"
+        ),
+    ),
+    "resource name with a dot": (
+        fabric("names: {resource: 'nvidia.com/rail.{number}'}"),
+        (
+            "f.yaml:8:21: error: resource name 'nvidia.com/rail.1' is not one that all device plugins take: "
+            "PREFIX/NAME, the name of letters, digits, '_' and '-' (the SR-IOV device plugin takes no '.') "
+            "[bad-resource]"
         ),
     ),
     "network name that is no DNS label": (
@@ -363,57 +469,57 @@ FABRICS = {
     "range too small": (
         fabric(nodes='[{hosts: "gpu-[0-63]"}]', addressing="{scheme: shared-subnet, ipv4: 10.0.0.0/23}"),
         (
-            "f.yaml:7:45: error: 10.0.0.0/24 of rail 0 has room for 14 nodes, 64 are wanted; take a larger range "
-            "[range-too-small]\n"
-            "f.yaml:7:45: error: 10.0.1.0/24 of rail 1 has room for 14 nodes, 64 are wanted; take a larger range "
-            "[range-too-small]"
+            "f.yaml:7:45: error: 10.0.0.0/24 of rail 0 has room for 14 nodes, 64 are wanted; take a larger range: "
+            "a /21 for each rail [range-too-small]\n"
+            "f.yaml:7:45: error: 10.0.1.0/24 of rail 1 has room for 14 nodes, 64 are wanted; take a larger range: "
+            "a /21 for each rail [range-too-small]"
         ),
     ),
     "range too small for node subnets": (
         fabric(nodes='[{hosts: "gpu-[0-63]"}]', addressing="{scheme: node-subnet, ipv4: 10.0.0.0/21}"),
         (
-            "f.yaml:7:43: error: 10.0.0.0/22 of rail 0 has room for 32 nodes, 64 are wanted; take a larger range "
-            "[range-too-small]\n"
-            "f.yaml:7:43: error: 10.0.4.0/22 of rail 1 has room for 32 nodes, 64 are wanted; take a larger range "
-            "[range-too-small]"
+            "f.yaml:7:43: error: 10.0.0.0/22 of rail 0 has room for 32 nodes, 64 are wanted; take a larger range: "
+            "a /21 for each rail [range-too-small]\n"
+            "f.yaml:7:43: error: 10.0.4.0/22 of rail 1 has room for 32 nodes, 64 are wanted; take a larger range: "
+            "a /21 for each rail [range-too-small]"
         ),
     ),
     "range too small for /31s": (
         fabric(nodes='[{hosts: "gpu-[0-63]"}]', addressing="{scheme: point-to-point, ipv4: 10.0.0.0/26}"),
         (
-            "f.yaml:7:46: error: 10.0.0.0/27 of rail 0 has room for 16 nodes, 64 are wanted; take a larger range "
-            "[range-too-small]\n"
+            "f.yaml:7:46: error: 10.0.0.0/27 of rail 0 has room for 16 nodes, 64 are wanted; take a larger range: "
+            "a /25 for each rail [range-too-small]\n"
             "f.yaml:7:46: error: 10.0.0.32/27 of rail 1 has room for 16 nodes, 64 are wanted; take a larger "
-            "range [range-too-small]"
+            "range: a /25 for each rail [range-too-small]"
         ),
     ),
     "range too small for the lock's holes": (
         addressing("{scheme: shared-subnet, ipv4: 10.0.0.0/23}") + LOCK + "{gpu-0: 99}\n",
         (
-            "f.yaml:7:45: error: 10.0.0.0/24 of rail 0 has room for 14 nodes, 4 are wanted (the lock reaches "
-            "slot 99); take a larger range [range-too-small]\n"
-            "f.yaml:7:45: error: 10.0.1.0/24 of rail 1 has room for 14 nodes, 4 are wanted (the lock reaches "
-            "slot 99); take a larger range [range-too-small]"
+            "f.yaml:7:45: error: 10.0.0.0/24 of rail 0 has room for 14 nodes, 4 are wanted (the lock reaches slot "
+            "99); take a larger range: a /21 for each rail [range-too-small]\n"
+            "f.yaml:7:45: error: 10.0.1.0/24 of rail 1 has room for 14 nodes, 4 are wanted (the lock reaches slot "
+            "99); take a larger range: a /21 for each rail [range-too-small]"
         ),
     ),
     "supernet too small": (
         fabric(rails="8", addressing="{scheme: shared-subnet, ipv4: 10.0.0.0/15, ipv4RailPrefix: 16}"),
         (
-            "f.yaml:7:45: error: 10.0.0.0/15 holds 2 ranges of /16, 8 rails need 8; take a larger range "
+            "f.yaml:7:45: error: 10.0.0.0/15 holds 2 ranges of /16, 8 rails need 8; take a larger range, a /13 "
             "[supernet-too-small]"
         ),
     ),
     "supernet with fewer addresses than rails": (
         fabric(rails="8", addressing="{scheme: shared-subnet, ipv4: 10.64.0.0/30}"),
         (
-            "f.yaml:7:45: error: 10.64.0.0/30 holds 4 ranges of /32, 8 rails need 8; take a larger range "
+            "f.yaml:7:45: error: 10.64.0.0/30 holds 4 ranges of /32, 8 rails need 8; take a larger range, a /29 "
             "[supernet-too-small]"
         ),
     ),
     "IPv6 supernet with fewer addresses than rails": (
         fabric(rails="8", addressing="{scheme: point-to-point, ipv6: 'fd00::/126'}"),
         (
-            "f.yaml:7:46: error: fd00::/126 holds 4 ranges of /128, 8 rails need 8; take a larger range "
+            "f.yaml:7:46: error: fd00::/126 holds 4 ranges of /128, 8 rails need 8; take a larger range, a /125 "
             "[supernet-too-small]"
         ),
     ),
@@ -522,7 +628,10 @@ FABRICS = {
     ),
     "foreign lock": (
         fabric() + LOCK.replace("train", "other") + "{gpu-0: 0}\n",
-        ("f.yaml:11:9: error: this lock belongs to fabric 'other', not 'train' [foreign-lock]"),
+        (
+            "f.yaml:11:9: error: this lock belongs to fabric 'other', not 'train'; "
+            "a lock is read from beside its Fabric, so each Fabric needs a folder of its own [foreign-lock]"
+        ),
     ),
     "two nodes in one slot": (
         fabric() + LOCK + "{gpu-0: 0, gpu-1: 0}\n",
@@ -555,17 +664,17 @@ FABRICS = {
     "range too small in IPv6": (
         fabric(addressing="{scheme: shared-subnet, ipv6: 'fd00::/121', ipv6RailPrefix: 122}"),
         (
-            "f.yaml:7:45: error: fd00::/122 of rail 0 has room for 3 nodes, 4 are wanted; take a larger range "
-            "[range-too-small]\n"
-            "f.yaml:7:45: error: fd00::40/122 of rail 1 has room for 3 nodes, 4 are wanted; take a larger range "
-            "[range-too-small]"
+            "f.yaml:7:45: error: fd00::/122 of rail 0 has room for 3 nodes, 4 are wanted; take a larger range: a "
+            "/121 for each rail [range-too-small]\n"
+            "f.yaml:7:45: error: fd00::40/122 of rail 1 has room for 3 nodes, 4 are wanted; take a larger range: "
+            "a /121 for each rail [range-too-small]"
         ),
     ),
     "supernet narrower than a rail": (
         addressing("{scheme: shared-subnet, ipv4: 10.0.0.0/15, ipv4RailPrefix: 8}"),
         (
-            "f.yaml:7:45: error: 10.0.0.0/15 holds 0 ranges of /8, 2 rails need 2; take a larger range "
-            "[supernet-too-small]"
+            "f.yaml:7:45: error: 10.0.0.0/15 holds 0 ranges of /8, 2 rails need 2; take a larger range, or "
+            "smaller ones for the rails [supernet-too-small]"
         ),
     ),
     "one MAC address for a group": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 
 import pytest
 from hypothesis import given
@@ -77,3 +78,18 @@ def test_ipv6_is_written_as_rfc_5952_says(number: int) -> None:
     if number >> 32 != 0xFFFF:  # IPv4-mapped ones are written with dots since Python 3.13
         assert format_address(V6, number) == str(ipaddress.IPv6Address(number))
     assert parse_address(format_address(V6, number)) == (V6, number)
+
+
+DOTTED = st.lists(st.integers(-1, 300), min_size=4, max_size=4).map(lambda octets: ".".join(map(str, octets)))
+"""Text like an IPv4 address; about half of it is one."""
+
+
+@given(st.text("0123456789.:/af٣ -", max_size=16) | DOTTED)
+def test_an_address_is_parsed_like_by_ipaddress(text: str) -> None:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError as error:
+        with pytest.raises(ValueError, match=re.escape(str(error))):
+            parse_address(text)
+    else:
+        assert parse_address(text) == (address.version, int(address))

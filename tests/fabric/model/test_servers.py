@@ -5,10 +5,10 @@ import re
 import pytest
 
 from trackbed.fabric.model.load import load_fabric
-from trackbed.fabric.model.model import PCI
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.model.servers import load_servers
 from trackbed.fabric.plan.compute import compute_plan
+from trackbed.fabric.text_syntax import PCI
 
 KNOWN = load_servers()
 WITH_PORTS = [name for name, server in KNOWN.items() if server.ports]

@@ -34,8 +34,9 @@ def subnets(draw: st.DrawFn) -> dict[str, object]:
 
 
 def points(draw: st.DrawFn) -> dict[str, object]:
-    """Draw addressing of one /31 for each node."""
-    return {"scheme": "point-to-point", "layout": draw(st.sampled_from(["dense", "spectrum-x-2tier"]))}
+    """Draw addressing of one /31 for each node, in IPv6 a /127 or wider."""
+    layout = draw(st.sampled_from(["dense", "spectrum-x-2tier"]))
+    return {"scheme": "point-to-point", "layout": layout, "ipv6NodePrefix": draw(st.sampled_from([64, 126, 127]))}
 
 
 SCHEMES = (shared, subnets, points)

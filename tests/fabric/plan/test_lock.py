@@ -7,12 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fabric.plan.wanted import Wanted
-from trackbed.fabric.model.fabric import FabricSpec
+from trackbed.fabric.model.fabric import API_VERSION, FabricSpec
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.compute import compute_plan
-from trackbed.fabric.plan.lock import assign_slots, merge_slots
+from trackbed.fabric.plan.lock import assign_slots, merge_slots, render_lock
+from trackbed.fabric.yaml_text import FABRIC_LAYOUT, render_mapping
 
 NODES = st.sets(st.integers(0, 30), min_size=1)
+HOSTS = st.one_of(
+    st.from_regex(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,5}", fullmatch=True),
+    st.sampled_from(
+        ("no", "Y", "NULL", "nan", "nano", "off.example", "1e3", "0x10", "0o7", "1_0", "-", "k\u0131", "a: b", "a\n")
+    ),
+    st.text(),
+)
 
 
 def spec(*groups: dict[str, str], nodes_per_unit: int = 4) -> FabricSpec:
@@ -48,6 +56,12 @@ def test_the_lock_of_a_plan_changes_nothing_about_it(nodes: set[int]) -> None:
     fabric = Wanted({"scheme": "shared-subnet", "ipv4": "10.0.0.0/12"}).fabric(",".join(f"n{n}" for n in nodes))
     first = compute_plan(fabric, {})
     assert compute_plan(fabric, {node.name: node.slot for node in first.nodes}) == first
+
+
+@given(st.dictionaries(HOSTS, st.integers(-1, 1 << 20)))
+def test_a_lock_is_written_as_any_other_mapping(lock: dict[str, int]) -> None:
+    document = {"apiVersion": API_VERSION, "kind": "FabricLock", "fabric": "train", "nodes": lock}
+    assert render_lock("train", lock) == render_mapping(document, FABRIC_LAYOUT._replace(width=0))
 
 
 def test_a_gap_without_owner_is_filled_first() -> None:

@@ -12,10 +12,10 @@ from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.model.ranges import Range
 from trackbed.fabric.plan.compute import build_layouts, compute_plan
-from trackbed.fabric.plan.explain import explain
+from trackbed.fabric.plan.explain import explain_address
 from trackbed.fabric.plan.lock import merge_slots
+from trackbed.fabric.plan.node_document import decode_node, encode_node
 from trackbed.fabric.plan.plan import AddressPlan, Plan, PortPlan
-from trackbed.fabric.plan.wire import read_node, write_node
 
 
 def _list_addresses(plan: Plan) -> list[tuple[PortPlan, AddressPlan]]:
@@ -91,7 +91,7 @@ def test_adding_and_removing_nodes_never_renumbers_another(steps: list[set[int]]
 @given(fabrics())
 def test_a_node_plan_survives_its_document(wanted: Fabric) -> None:
     for node in compute_plan(wanted, {}).nodes:
-        assert read_node(write_node(node)) == node
+        assert decode_node(encode_node(node)) == node
 
 
 @given(fabrics())
@@ -100,7 +100,7 @@ def test_explain_knows_every_address_of_the_plan(wanted: Fabric) -> None:
     for node in plan.nodes:
         for port in node.ports:
             for address_plan in port.addresses:
-                explanation = explain(wanted, plan, address_plan.version, address_plan.address)
+                explanation = explain_address(wanted, plan, address_plan.version, address_plan.address)
                 assert (explanation.role, explanation.node, explanation.rail) == ("port", node.name, port.rail)
 
 

@@ -5,7 +5,7 @@ import pytest
 from tests.fabric.plan.fabrics import fabric
 from trackbed.fabric.model.ranges import format_address
 from trackbed.fabric.plan.compute import compute_plan
-from trackbed.fabric.plan.routes import build_fence, build_routes, build_rule
+from trackbed.fabric.plan.routes import build_fence_rule, build_source_rule, iter_routes
 
 
 def _lines(rail: int, **spec: object) -> list[str]:
@@ -13,13 +13,13 @@ def _lines(rail: int, **spec: object) -> list[str]:
     addressing = plan.nodes[1].ports[rail].v4
     assert addressing is not None
     lines = []
-    for route in build_routes(plan.common, rail, addressing, first=rail == 0):
+    for route in iter_routes(plan.common, rail, addressing, carries_supernet=rail == 0):
         via = f" via {format_address(4, route.gateway)}" if route.gateway else ""
         kind = "unreachable " if route.unreachable else ""
         lines.append(f"{route.table}: {kind}{route.to}{via}")
-    source = build_rule(plan.common, rail, addressing)
+    source = build_source_rule(plan.common, rail, addressing)
     lines.append(f"rule {source.priority}: from {source.source} lookup {source.table}")
-    around = build_fence(plan.common, 4)
+    around = build_fence_rule(plan.common, 4)
     if around:
         lines.append(f"rule {around.priority}: not to {around.unless_to} lookup {around.table}")
     return lines

@@ -33,9 +33,10 @@ class Wanted(NamedTuple):
 
 
 def _range(draw: st.DrawFn, version: int, shortest: int, longest: int) -> str:
-    bits = 32 if version == 4 else 128
+    """Draw a range within 10.0.0.0/8 or fd00::/8, since others are reserved."""
+    bits, first = (32, 10) if version == 4 else (128, 0xFD)
     prefix = draw(st.integers(shortest, longest))
-    base = draw(st.integers(0, (1 << prefix) - 1)) << (bits - prefix)
+    base = (first << (bits - 8)) + (draw(st.integers(0, (1 << (prefix - 8)) - 1)) << (bits - prefix))
     return f"{ipaddress.IPv4Address(base) if version == 4 else ipaddress.IPv6Address(base)}/{prefix}"
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from trackbed.host.bios.compare import BiosState, Entry, Legal, Value, compare, find_vendor
-from trackbed.host.bios.profile import load_profile
+from trackbed.host.bios.compare import AllowedValue, BiosState, RegistryEntry, Value, compare, find_vendor
+from trackbed.host.bios.files import load_profile
 
 
-def entry(name: str, label: str = "", values: tuple[str, ...] = (), *, read_only: bool = False) -> Entry:
-    return Entry(name, label, tuple(Legal(value) for value in values), read_only)
+def entry(name: str, label: str = "", values: tuple[str, ...] = (), *, read_only: bool = False) -> RegistryEntry:
+    return RegistryEntry(name, label, tuple(AllowedValue(value) for value in values), read_only)
 
 
-def seen(have: dict[str, Value], *entries: Entry, pending: dict[str, Value] | None = None) -> BiosState:
-    return BiosState("", have, have if pending is None else pending, {one.name: one for one in entries})
+def seen(have: dict[str, Value], *entries: RegistryEntry, pending: dict[str, Value] | None = None) -> BiosState:
+    return BiosState("", have, have if pending is None else pending, {entry.name: entry for entry in entries})
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ LABELLED = entry(NAME, "SR-IOV Support", ("Disabled", "Enabled"))
 
 
 @pytest.mark.parametrize(
-    ("vendor", "told", "state", "value"),
+    ("vendor", "state_of_bios", "state", "value"),
     [
         pytest.param("dell", seen({"SriovGlobalEnable": "Disabled"}), "differs", "Enabled", id="differs"),
         pytest.param("dell", seen({"SriovGlobalEnable": "Enabled"}), "same", "Enabled", id="same"),
@@ -74,14 +74,14 @@ LABELLED = entry(NAME, "SR-IOV Support", ("Disabled", "Enabled"))
         pytest.param("hpe", seen({"Sriov": False}), "differs", True, id="a-truth-value"),
     ],
 )
-def test_a_wanted_setting_is_found_and_judged(vendor: str, told: BiosState, state: str, value: Value) -> None:
-    (item,) = compare(load_profile(vendor), {"sriov": "enabled"}, told)
+def test_a_wanted_setting_is_found_and_judged(vendor: str, state_of_bios: BiosState, state: str, value: Value) -> None:
+    (item,) = compare(load_profile(vendor), {"sriov": "enabled"}, state_of_bios)
     assert (item.state, item.value) == (state, value)
 
 
 def test_every_candidate_that_a_server_has_must_agree() -> None:
-    told = seen({"IntelProcVtd": "Enabled", "ProcAmdIoVt": "Disabled"})
-    assert [item.state for item in compare(load_profile("hpe"), {"iommu": "enabled"}, told)] == ["same", "differs"]
+    state = seen({"IntelProcVtd": "Enabled", "ProcAmdIoVt": "Disabled"})
+    assert [item.state for item in compare(load_profile("hpe"), {"iommu": "enabled"}, state)] == ["same", "differs"]
 
 
 def test_numa_nodes_are_written_as_the_vendor_writes_them() -> None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.cli.json_page import check_document
 from trackbed.cli.main import cli
 
 SECRET = "correct horse"  # noqa: S105 - of an emulator that lives as long as this test
@@ -75,7 +76,7 @@ def emulator(tmp_path: Path) -> Iterator[Place]:
         yield Place(tmp_path, port)
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 def bios(  # noqa: PLR0913 - what a test may vary, each by name
@@ -92,7 +93,7 @@ def bios(  # noqa: PLR0913 - what a test may vary, each by name
         "apiVersion: trackbed.dev/v1alpha1\nkind: Fabric\nmetadata: {name: t}\nspec:\n"
         f'  nodes: [{{hosts: "{hosts}"}}]\n'
         "  rails: 1\n  addressing: {scheme: shared-subnet, ipv4: 10.0.0.0/16}\n"
-        f'  bios:\n    bmc: "localhost:{place.port}"\n  {vendor}\n'
+        f'  bios:\n    bmc: "localhost:{place.port}"\n    iommu: enabled\n  {vendor}\n'
     )
     secret = place.folder / "secret"
     secret.touch(0o600)
@@ -114,6 +115,7 @@ def test_diff_apply_apply_and_undo(emulator: Place) -> None:
     ca = trusted(emulator)
     first = bios(emulator, "diff", *ca)
     assert (first.exit_code, states(first)) == (1, ["differs", "same"])
+    check_document("bios diff", json.loads(first.stdout))
     done = bios(emulator, "apply", "--yes", *ca)
     node = json.loads(done.stdout)["nodes"]["gpu-0"]
     assert (done.exit_code, node["staged"], node["reboot"]) == (0, 1, True)
@@ -177,8 +179,8 @@ def test_servers_are_asked_side_by_side_and_told_in_order(tmp_path: Path) -> Non
             server.settimeout(20)
             while len(held) < len(names):
                 held.append(server.accept()[0])
-            for one in held:
-                one.close()
+            for mapped in held:
+                mapped.close()
 
         holder = threading.Thread(target=hold)
         holder.start()

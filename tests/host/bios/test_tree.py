@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import pytest
 
 from trackbed.host.bios.compare import compare
-from trackbed.host.bios.credentials import Credentials
-from trackbed.host.bios.profile import load_profile
-from trackbed.host.bios.redfish import Bmc, BmcError, read, stage
+from trackbed.host.bios.connection import Bmc, BmcError
+from trackbed.host.bios.files import Credentials, load_profile
+from trackbed.host.bios.redfish import read_bios_state, stage_attributes
 
 WHO = Credentials("admin", "secret")
 NAME, ROOT = "SRIOVSupport_00F1", "/redfish/v1"
@@ -50,14 +50,14 @@ class Server(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """One resource."""
-        found = self.tree.get(self.path.rstrip("/"))
-        self._answer(404 if found is None else 200, found or {})
+        resource = self.tree.get(self.path.rstrip("/"))
+        self._answer(404 if resource is None else 200, resource or {})
 
     def do_PATCH(self) -> None:
         """Settings for the next boot."""
-        told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.tree[self.path]["Attributes"].update(told["Attributes"])
-        self.tree[self.path]["asked"] = told.get("@Redfish.SettingsApplyTime")
+        changes = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.tree[self.path]["Attributes"].update(changes["Attributes"])
+        self.tree[self.path]["asked"] = changes.get("@Redfish.SettingsApplyTime")
         self._answer(200, {})
 
     def _answer(self, status: int, body: object) -> None:
@@ -91,29 +91,29 @@ def bmc(tmp_path: Path) -> Iterator[Bmc]:
 
 def test_what_is_staged_waits_and_is_not_staged_again(bmc: Bmc) -> None:
     wanted, known = {"sriov": "enabled"}, load_profile("supermicro")
-    (first,) = compare(known, wanted, read(bmc, WHO))
+    (first,) = compare(known, wanted, read_bios_state(bmc, WHO))
     assert (first.state, first.attribute, first.value) == ("differs", NAME, "Enabled")
-    stage(bmc, WHO, {NAME: first.value})
-    (then,) = compare(known, wanted, read(bmc, WHO))
-    assert (then.state, then.have) == ("staged", "Disabled")
+    stage_attributes(bmc, WHO, {NAME: first.value})
+    (again,) = compare(known, wanted, read_bios_state(bmc, WHO))
+    assert (again.state, again.have) == ("staged", "Disabled")
 
 
 def told(bmc: Bmc, manufacturer: str, *times: str) -> tuple[str, object]:
     """(what `stage` says is to be done yet, the apply time that the BMC was asked for)."""
     Server.tree[f"{ROOT}/Systems/1"]["Manufacturer"] = manufacturer
     Server.tree[BIOS]["@Redfish.Settings"] |= {"SupportedApplyTimes": list(times)} if times else {}
-    note = stage(bmc, WHO, {NAME: "Enabled"})
+    note = stage_attributes(bmc, WHO, {NAME: "Enabled"})
     return note, Server.tree[PENDING].get("asked")
 
 
 def test_a_bmc_that_takes_an_apply_time_is_given_the_next_reset(bmc: Bmc) -> None:
-    note, asked = told(bmc, "Dell Inc.", "OnReset", "InMaintenanceWindowOnReset")
-    assert (note, asked) == ("", {"@odata.type": "#Settings.v1_0_0.PreferredApplyTime", "ApplyTime": "OnReset"})
+    note, requested = told(bmc, "Dell Inc.", "OnReset", "InMaintenanceWindowOnReset")
+    assert (note, requested) == ("", {"@odata.type": "#Settings.v1_0_0.PreferredApplyTime", "ApplyTime": "OnReset"})
 
 
 def test_an_idrac_that_takes_none_needs_a_job(bmc: Bmc) -> None:
-    note, asked = told(bmc, "Dell Inc.")
-    assert asked is None
+    note, requested = told(bmc, "Dell Inc.")
+    assert requested is None
     assert "racadm jobqueue create BIOS.Setup.1-1" in note
 
 
@@ -124,10 +124,10 @@ def test_others_need_no_job(bmc: Bmc) -> None:
 def test_a_server_without_bios_attributes_is_told(bmc: Bmc) -> None:
     del Server.tree[f"{ROOT}/Systems/1"]["Bios"]
     with pytest.raises(BmcError, match="offers no BIOS attributes"):
-        read(bmc, WHO)
+        read_bios_state(bmc, WHO)
 
 
 def test_an_answer_that_is_no_redfish_is_told(bmc: Bmc) -> None:
     Server.tree[BIOS]["Attributes"] = {NAME: [1]}
     with pytest.raises(BmcError, match="no Redfish"):
-        read(bmc, WHO)
+        read_bios_state(bmc, WHO)

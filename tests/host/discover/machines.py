@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trackbed.host.discover.wanted import DEVICES, DMI, GPUS, NETDEVS, RDMA, TOPOLOGY
-from trackbed.host.runner import Ran
+from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot.snapshot import Snapshot
 
 # A server with 8 MI355X and 8 BCM57608, each pair behind a switch of its own.
@@ -122,9 +122,9 @@ def _device(files: dict[str, bytes], links: dict[str, str], words: list[str]) ->
     device = f"{DEVICES}/{places[-1]}"
     links[device] = f"../../../devices/{where}"
     vendor, _, model = ident.partition(":")
-    said = {"vendor": f"0x{vendor}", "device": f"0x{model}", "numa_node": numa}
-    said["class"] = {"gpu": "0x120000" if vendor == "1002" else "0x030200"}.get(kind, "0x020000")
-    files |= {f"{device}/{name}": f"{value}\n".encode() for name, value in said.items()}
+    attributes = {"vendor": f"0x{vendor}", "device": f"0x{model}", "numa_node": numa}
+    attributes["class"] = {"gpu": "0x120000" if vendor == "1002" else "0x030200"}.get(kind, "0x020000")
+    files |= {f"{device}/{name}": f"{value}\n".encode() for name, value in attributes.items()}
     for rdma in words[4:]:
         links[f"{RDMA}/{rdma}"] = f"../../devices/{where}/infiniband/{rdma}"
         links[f"{NETDEVS}/eth_{rdma}"] = f"../../devices/{where}/net/eth_{rdma}"
@@ -145,7 +145,10 @@ def virtual(rows: str) -> Snapshot:
     devices = [f"nic {0x40 + n:x}/{0x40 + n:x} 15b3:1021 -1 mlx5_{n}" for n in range(nics)]
     devices += [f"gpu {0x80 + n:x}/{0x80 + n:x} 10de:2330 -1" for n in range(len(lines))]
     query = "".join(f"{n}, 00000000:{0x80 + n:X}:00.0\n" for n in range(len(lines)))
-    outputs: dict[tuple[str, ...], Ran] = {TOPOLOGY: Ran(0, topology(lines, nics)), GPUS: Ran(0, query)}
+    outputs: dict[tuple[str, ...], ProgramResult] = {
+        TOPOLOGY: ProgramResult(0, topology(lines, nics)),
+        GPUS: ProgramResult(0, query),
+    }
     return replace(machine("\n".join(devices)), outputs=outputs)
 
 
@@ -154,17 +157,17 @@ def topology(lines: list[list[str]], nics: int) -> str:
     names = [f"GPU{n}" for n in range(len(lines))] + [f"NIC{n}" for n in range(nics)]
     text = "\t\x1b[4m" + "\t".join([*names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"]) + "\x1b[0m\n"
     for at, (name, *near, numa) in enumerate(lines):
-        own = [" X " if n == at else "NV18" for n in range(len(lines))]
-        text += "\t".join([name, *own, *near, "0-79", numa, "", "N/A"]) + "\n"
+        row = [" X " if n == at else "NV18" for n in range(len(lines))]
+        text += "\t".join([name, *row, *near, "0-79", numa, "", "N/A"]) + "\n"
     legend = "".join(f"  NIC{n}: mlx5_{n}\n" for n in range(nics))
     return f"{text}\nLegend:\n\n  X    = Self\n  PIX  = one switch\n\nNIC Legend:\n\n{legend}"
 
 
-def with_files(seen: Snapshot, files: dict[str, str]) -> Snapshot:
+def with_files(snapshot: Snapshot, files: dict[str, str]) -> Snapshot:
     """The same machine with more files."""
-    return replace(seen, files={**seen.files, **{path: text.encode() for path, text in files.items()}})
+    return replace(snapshot, files={**snapshot.files, **{path: text.encode() for path, text in files.items()}})
 
 
-def product(seen: Snapshot, name: str) -> Snapshot:
+def product(snapshot: Snapshot, name: str) -> Snapshot:
     """The same machine with a product name."""
-    return with_files(seen, {f"{DMI}/product_name": f"{name}\n"})
+    return with_files(snapshot, {f"{DMI}/product_name": f"{name}\n"})

@@ -15,8 +15,8 @@ from trackbed.host.discover.rails import choose_rails
 from trackbed.host.discover.read import read_inventory
 
 
-def named(found: Inventory, host: str) -> Inventory:
-    return msgspec.structs.replace(found, host=host)
+def named(inventory: Inventory, host: str) -> Inventory:
+    return msgspec.structs.replace(inventory, host=host)
 
 
 def planned(text: str) -> Plan:
@@ -86,10 +86,10 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("found", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_makes_no_fabric_is_refused(found: list[Inventory], message: str) -> None:
+@pytest.mark.parametrize(("inventories", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_makes_no_fabric_is_refused(inventories: list[Inventory], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        render_fabric(found, Choice())
+        render_fabric(inventories, Choice())
 
 
 def test_an_inventory_survives_being_written_down() -> None:
@@ -97,13 +97,13 @@ def test_an_inventory_survives_being_written_down() -> None:
 
 
 def test_a_server_of_the_catalogue_is_recognised() -> None:
-    seen = read_inventory(dgx_h100())
-    assert crosscheck(seen, choose_rails(seen)) == ("dgx-h100", ())
+    inventory = read_inventory(dgx_h100())
+    assert crosscheck(inventory, choose_rails(inventory)) == ("dgx-h100", ())
 
 
 def test_differences_from_the_catalogue_are_told() -> None:
-    seen = read_inventory(machines.product(machines.machine(machines.MI355X), "DGXH100"))
-    name, differs = crosscheck(seen, choose_rails(seen))
+    inventory = read_inventory(machines.product(machines.machine(machines.MI355X), "DGXH100"))
+    name, differs = crosscheck(inventory, choose_rails(inventory))
     assert name == "dgx-h100"
     assert "dgx-h100 in the catalogue has rails of ConnectX-7 (15b3:1021), here they are 14e4:1760" in differs
     assert f"dgx-h100 in the catalogue has rail 1 at 0000:{DGX_H100_PORTS[1]}:00.0, here it is 0000:13:00.0" in differs

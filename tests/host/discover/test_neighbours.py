@@ -23,11 +23,11 @@ def test_the_switch_port_of_an_interface_is_heard() -> None:
         speaker = Thread(target=speak)
         speaker.start()
         try:
-            found = add_neighbours(Inventory("gpu-0", (nic,)), node.netns, 5)
+            inventory = add_neighbours(Inventory("gpu-0", (nic,)), node.netns, 5)
         finally:
             done.set()
             speaker.join()
-    assert found.neighbours == {node.name: "leaf-3 swp7"}
+    assert inventory.neighbours == {node.name: "leaf-3 swp7"}
 
 
 def test_a_machine_without_interfaces_hears_nobody() -> None:

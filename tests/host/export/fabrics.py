@@ -12,7 +12,9 @@ PCI = ("0000:18:00.0", "0000:2a:00.0")
 KERNEL = "  kernel: {hugepages: [{size: 1G, count: 16}], isolatedCpus: 4-63}\n"
 EVERYTHING = f"""\
   vfs: {{count: 8}}
-{KERNEL}  kubelet: {{topologyManager: single-numa-node, reservedCpus: 0-3}}
+  bios: {{acs: disabled}}
+  kernel: {{iommu: passthrough, {KERNEL.partition("{")[2]}\
+  kubelet: {{topologyManager: single-numa-node, reservedCpus: 0-3}}
 """
 
 FABRIC = """\
@@ -23,19 +25,19 @@ spec:
   nodes: [{{hosts: "gpu-[0-{last}]", nic: "15b3:1021"{ports}}}]
   rails: 2
   addressing: {{scheme: shared-subnet, ipv4: 10.0.0.0/15, ipv6: 'fd00:10::/48', gateway: last}}
-{more}"""
+{spec}"""
 
 BY_PCI = f", ports: {list(PCI)}".replace("'", '"')
 
 
-def text(more: str = EVERYTHING, nodes: int = 3, ports: str = BY_PCI) -> str:
+def text(spec: str = EVERYTHING, nodes: int = 3, ports: str = BY_PCI) -> str:
     """A Fabric of some nodes with two rails."""
-    return FABRIC.format(last=nodes - 1, ports=ports, more=more)
+    return FABRIC.format(last=nodes - 1, ports=ports, spec=spec)
 
 
-def planned(more: str = EVERYTHING, nodes: int = 3, ports: str = BY_PCI) -> Plan:
+def planned(spec: str = EVERYTHING, nodes: int = 3, ports: str = BY_PCI) -> Plan:
     """The same, planned."""
-    return compute_plan(load_fabric(text(more, nodes, ports).encode(), "fabric.yaml").fabric, {})
+    return compute_plan(load_fabric(text(spec, nodes, ports).encode(), "fabric.yaml").fabric, {})
 
 
 class _Loader(yaml.SafeLoader):

@@ -10,7 +10,7 @@ import yaml
 
 from tests.host.export.fabrics import planned, variables
 from trackbed.host.export.ansible import ROLE, render
-from trackbed.host.export.arguments import find_arguments, render_grub_file
+from trackbed.host.export.arguments import find_arguments, render_grub_file, render_line
 from trackbed.host.export.files import HostFile, build_patterns, list_files
 from trackbed.host.kinds.bootloader import GRUB_FILE
 
@@ -37,9 +37,9 @@ def test_every_host_gets_the_files_of_apply(nodes: int) -> None:
     written = dict(render(plan.nodes, "networkd"))
     shared = listed(written[f"{ROLE}/defaults/main.yml"], "trackbed_files")
     for node in plan.nodes:
-        own = listed(written[f"host_vars/{node.name}.yml"], "trackbed_host_files")
-        assert not own & shared
-        assert own | shared == set(list_files(node, "networkd"))
+        listed_files = listed(written[f"host_vars/{node.name}.yml"], "trackbed_host_files")
+        assert not listed_files & shared
+        assert listed_files | shared == set(list_files(node, "networkd"))
     assert bool(shared) == (nodes > 1)
 
 
@@ -62,14 +62,14 @@ def test_nothing_in_a_file_is_taken_for_a_template() -> None:
 
 
 def test_old_files_are_recognised_by_whole_names() -> None:
-    own = re.compile("|".join(build_patterns()))
-    assert own.match("/etc/systemd/network/10-trackbed-rail9.link")
-    assert not own.match("/etc/systemd/network/10-trackbed-rail9.link.bak")
-    assert not own.match("/etc/systemd/network/sub/10-trackbed-rail9.link")
-    assert not own.match("/etc/netplan/90-trackbedXyaml")
+    pattern = re.compile("|".join(build_patterns()))
+    assert pattern.match("/etc/systemd/network/10-trackbed-rail9.link")
+    assert not pattern.match("/etc/systemd/network/10-trackbed-rail9.link.bak")
+    assert not pattern.match("/etc/systemd/network/sub/10-trackbed-rail9.link")
+    assert not pattern.match("/etc/netplan/90-trackbedXyaml")
 
 
-def run(playbook: Path, root: Path, *more: str) -> str:
+def run(playbook: Path, root: Path, *arguments: str) -> str:
     program = shutil.which("ansible-playbook")
     assert program is not None
     command = [
@@ -79,7 +79,7 @@ def run(playbook: Path, root: Path, *more: str) -> str:
         *("--connection", "local"),
         *("--extra-vars", f"trackbed_root={root} ansible_become=false"),
         *("--extra-vars", f"ansible_python_interpreter={sys.executable}"),
-        *more,
+        *arguments,
         "site.yml",
     ]
     env = {**os.environ, "ANSIBLE_PIPELINING": "1", "ANSIBLE_LOCALHOST_WARNING": "0"}
@@ -108,7 +108,7 @@ def test_ansible_writes_them_once_and_then_changes_nothing(playbook: Path, tmp_p
     wanted = find_arguments(node)
     assert wanted is not None
     assert {left.pop(GRUB_FILE)[0]} <= {
-        render_grub_file(wanted.to_line(vendor)) for vendor in ("GenuineIntel", "AuthenticAMD")
+        render_grub_file(render_line(wanted, vendor)) for vendor in ("GenuineIntel", "AuthenticAMD")
     }
     assert {left.pop(path)[0] for path in ("/etc/default/grub", "/etc/systemd/network/10-site.link")} == {
         "there before\n"

@@ -7,7 +7,7 @@ import pytest
 
 from tests.host.export.fabrics import planned
 from trackbed.host.export.archive import build_archive
-from trackbed.host.export.arguments import find_arguments, render_grub_file
+from trackbed.host.export.arguments import find_arguments, render_grub_file, render_line
 from trackbed.host.export.files import list_files
 from trackbed.host.kinds.bootloader import GRUB_FILE
 
@@ -22,9 +22,9 @@ def test_the_same_plan_gives_the_same_bytes() -> None:
 
 
 def test_members_are_sorted_roots_and_without_time() -> None:
-    found = members(build_archive(planned().nodes[1], "networkd", "Arm"))
-    assert [one.name for one in found] == sorted(one.name for one in found)
-    assert {(one.uid, one.gid, one.uname, one.gname, one.mtime, one.type) for one in found} == {
+    entries = members(build_archive(planned().nodes[1], "networkd", "Arm"))
+    assert [member.name for member in entries] == sorted(member.name for member in entries)
+    assert {(member.uid, member.gid, member.uname, member.gname, member.mtime, member.type) for member in entries} == {
         (0, 0, "root", "root", 0, tarfile.REGTYPE)
     }
 
@@ -39,7 +39,7 @@ def test_unpacked_it_is_the_files_of_apply(tmp_path: Path) -> None:
     assert wanted is not None
     assert {path: (p.read_text(), p.stat().st_mode & 0o7777) for path, p in left.items()} == {
         file.path: (file.content, file.mode) for file in list_files(node, "netplan")
-    } | {GRUB_FILE: (render_grub_file(wanted.to_line("GenuineIntel")), 0o644)}
+    } | {GRUB_FILE: (render_grub_file(render_line(wanted, "GenuineIntel")), 0o644)}
 
 
 def test_where_the_cpu_decides_it_must_be_named() -> None:
@@ -48,5 +48,5 @@ def test_where_the_cpu_decides_it_must_be_named() -> None:
 
 
 def test_without_kernel_arguments_no_cpu_is_asked_for() -> None:
-    names = {one.name for one in members(build_archive(planned(more="").nodes[1], "netplan", None))}
+    names = {member.name for member in members(build_archive(planned(spec="").nodes[1], "netplan", None))}
     assert GRUB_FILE.lstrip("/") not in names

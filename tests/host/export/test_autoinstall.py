@@ -6,12 +6,12 @@ import yaml
 
 from tests.host.export.fabrics import planned
 from trackbed.host.export.arguments import find_arguments, render_script
-from trackbed.host.export.autoinstall import render_user_data, render_writes
+from trackbed.host.export.autoinstall import iter_write_commands, render_user_data
 from trackbed.host.export.files import list_files
 
 
-def read(more: str | None = None) -> dict[str, Any]:
-    plan = planned() if more is None else planned(more=more)
+def read(spec: str | None = None) -> dict[str, Any]:
+    plan = planned() if spec is None else planned(spec=spec)
     text = render_user_data(plan.nodes[1], "netplan")
     assert text.startswith("#cloud-config\n")
     document: dict[str, Any] = yaml.safe_load(text)
@@ -28,7 +28,7 @@ def test_it_is_version_one_and_names_the_host() -> None:
 
 def test_its_commands_leave_every_file_in_the_target(tmp_path: Path) -> None:
     node = planned().nodes[1]
-    for command in render_writes(node, "netplan", str(tmp_path)):
+    for command in iter_write_commands(node, "netplan", str(tmp_path)):
         subprocess.run(["/bin/sh", "-c", command], check=True, timeout=10)
     left = {f"/{p.relative_to(tmp_path)}": p for p in tmp_path.rglob("*") if p.is_file()}
     wanted = list_files(node, "netplan")
@@ -38,7 +38,7 @@ def test_its_commands_leave_every_file_in_the_target(tmp_path: Path) -> None:
 
 
 def test_the_document_holds_these_commands_for_target() -> None:
-    assert read()["late-commands"][:-1] == list(render_writes(planned().nodes[1], "netplan", "/target"))
+    assert read()["late-commands"][:-1] == list(iter_write_commands(planned().nodes[1], "netplan", "/target"))
 
 
 def test_the_last_command_sees_to_kernel_arguments_inside_the_target() -> None:
@@ -50,4 +50,4 @@ def test_the_last_command_sees_to_kernel_arguments_inside_the_target() -> None:
 
 
 def test_without_arguments_files_are_all() -> None:
-    assert all(isinstance(command, str) for command in read(more="")["late-commands"])
+    assert all(isinstance(command, str) for command in read(spec="")["late-commands"])

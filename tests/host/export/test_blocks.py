@@ -3,7 +3,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackbed.host.export.blocks import render_block, render_scalar
+from trackbed.host.export.blocks import render_block
 
 TEXTS = (
     "a\n",
@@ -29,7 +29,6 @@ def test_what_is_read_is_what_was_written(text: str) -> None:
 @given(st.text(alphabet="ab \t\n#:-'\"\\é\x7f|>%", max_size=40))
 def test_any_text_survives(text: str) -> None:
     assert yaml.safe_load(f"v: {render_block(text, 2)}") == {"v": text}
-    assert yaml.safe_load(f"v: {render_scalar(text)}") == {"v": text}
 
 
 def test_a_file_stays_readable() -> None:

@@ -14,8 +14,8 @@ from trackbed.host.export.files import list_files
 SCHEMAS = sorted(Path("/usr/lib/python3").glob("*-packages/cloudinit/config/schemas/schema-cloud-config-v1.json"))
 
 
-def read(more: str | None = None) -> dict[str, Any]:
-    plan = planned() if more is None else planned(more=more)
+def read(spec: str | None = None) -> dict[str, Any]:
+    plan = planned() if spec is None else planned(spec=spec)
     text = render_user_data(plan.nodes[1], "netplan")
     assert text.startswith("#cloud-config\n")
     document: dict[str, Any] = yaml.safe_load(text)
@@ -36,7 +36,7 @@ def test_it_sees_to_kernel_arguments_and_boots_once_more() -> None:
 
 
 def test_without_arguments_nothing_is_run() -> None:
-    assert set(read(more="")) == {"merge_how", "write_files", "power_state"}
+    assert set(read(spec="")) == {"merge_how", "write_files", "power_state"}
 
 
 def test_its_lists_join_those_of_the_site() -> None:

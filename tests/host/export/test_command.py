@@ -30,7 +30,7 @@ SEEDS = {f"gpu-{number}/{name}" for number in range(3) for name in ("user-data",
 
 
 @pytest.mark.parametrize(
-    ("form", "wanted"),
+    ("output", "wanted"),
     [
         ("cloud-init", SEEDS),
         ("autoinstall", SEEDS),
@@ -38,29 +38,29 @@ SEEDS = {f"gpu-{number}/{name}" for number in range(3) for name in ("user-data",
         ("tar", {"gpu-0.tar", "gpu-1.tar", "gpu-2.tar"}),
     ],
 )
-def test_all_nodes_are_written_below_a_folder(tmp_path: Path, fabric: Path, form: str, wanted: set[str]) -> None:
+def test_all_nodes_are_written_below_a_folder(tmp_path: Path, fabric: Path, output: str, wanted: set[str]) -> None:
     out = tmp_path / "out"
-    done = run(fabric, "--node", "all", "--format", form, "--cpu", "amd", "-o", out)
+    done = run(fabric, "--nodes", "all", "--format", output, "--cpu-vendor", "amd", "--to", out)
     assert (done.exit_code, done.stdout) == (0, f"wrote {len(wanted)} files below {out}\n")
     assert tree(out) == wanted
-    again = run(fabric, "--node", "all", "--format", form, "--cpu", "amd", "-o", out)
+    again = run(fabric, "--nodes", "all", "--format", output, "--cpu-vendor", "amd", "--to", out)
     assert (again.exit_code, tree(out)) == (0, wanted)
 
 
 def test_programs_can_be_run(tmp_path: Path, fabric: Path) -> None:
-    run(fabric, "--node", "all", "--format", "maas", "-o", tmp_path / "out")
+    run(fabric, "--nodes", "all", "--format", "maas", "--to", tmp_path / "out")
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "out").iterdir()}
     assert modes == {"50-trackbed": 0o755, "tags.sh": 0o755, "tags.yaml": 0o644}
 
 
 def test_a_playbook_has_variables_for_each_node(tmp_path: Path, fabric: Path) -> None:
-    assert run(fabric, "--node", "all", "--format", "ansible", "-o", tmp_path / "out").exit_code == 0
-    found = tree(tmp_path / "out")
-    assert {"site.yml", "inventory.yml", "roles/trackbed/tasks/main.yml", "host_vars/gpu-2.yml"} <= found
+    assert run(fabric, "--nodes", "all", "--format", "ansible", "--to", tmp_path / "out").exit_code == 0
+    written = tree(tmp_path / "out")
+    assert {"site.yml", "inventory.yml", "roles/trackbed/tasks/main.yml", "host_vars/gpu-2.yml"} <= written
 
 
 def test_networks_of_all_nodes_lie_below_their_names(tmp_path: Path, fabric: Path) -> None:
-    assert run(fabric, "--node", "all", "--format", "netplan", "-o", tmp_path / "out").exit_code == 0
+    assert run(fabric, "--nodes", "all", "--format", "netplan", "--to", tmp_path / "out").exit_code == 0
     file = tmp_path / "out/gpu-1/etc/netplan/90-trackbed.yaml"
     assert file.stat().st_mode & 0o777 == 0o600
 
@@ -72,7 +72,7 @@ def test_one_user_data_is_printed_as_it_is(fabric: Path) -> None:
 
 
 def test_one_tar_is_printed_and_says_what_is_left_to_do(fabric: Path) -> None:
-    done = run(fabric, "--node", "gpu-1", "--format", "tar", "--cpu", "arm")
+    done = run(fabric, "--node", "gpu-1", "--format", "tar", "--cpu-vendor", "arm")
     with tarfile.open(fileobj=io.BytesIO(done.stdout_bytes)) as tar:
         assert "etc/default/grub.d/90-trackbed.cfg" in tar.getnames()
     assert "they take effect after update-grub" in done.stderr
@@ -83,11 +83,14 @@ def test_one_tar_is_printed_and_says_what_is_left_to_do(fabric: Path) -> None:
     [
         (
             ["--node", "gpu-1", "--format", "tar"],
-            "trackbed: node gpu-1 wants the IOMMU on, whose argument depends on the CPU; add --cpu intel|amd|arm\n",
+            (
+                "trackbed: node gpu-1 wants the IOMMU on, whose argument depends on the CPU; "
+                "add --cpu-vendor intel|amd|arm\n"
+            ),
         ),
         (
-            ["--node", "all", "--format", "tar", "--cpu", "amd"],
-            "several archives cannot be printed; write them below a folder with -o DIR\n",
+            ["--nodes", "all", "--format", "tar", "--cpu-vendor", "amd"],
+            "several archives cannot be printed; write them below a folder with --to DIR\n",
         ),
         (["--node", "gpu-9", "--format", "maas"], "fabric 'train' has no node 'gpu-9'; did you mean 'gpu-2'?\n"),
     ],
@@ -101,5 +104,5 @@ def test_wrong_use_ends_with_two_and_says_why(fabric: Path, args: list[str], mes
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, fabric: Path) -> None:
     (tmp_path / "file").write_text("")
-    done = run(fabric, "--node", "gpu-1", "--format", "maas", "-o", tmp_path / "file/out")
+    done = run(fabric, "--node", "gpu-1", "--format", "maas", "--to", tmp_path / "file/out")
     assert (done.exit_code, done.stderr) == (2, f"trackbed: cannot write {tmp_path}/file/out: Not a directory\n")

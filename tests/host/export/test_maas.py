@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from tests.host.export.fabrics import BY_PCI, EVERYTHING, PCI, planned
-from trackbed.host.export.commission import NAME, list_hardware
+from tests.pythons import find_python, on_every_interpreter
+from trackbed.host.export.commission import NAME, build_hardware_document
 from trackbed.host.export.maas import MAX_KINDS, build_tags, render
 
 MACS = ("b8:3f:d2:00:00:0a", "b8:3f:d2:00:00:0b")
@@ -43,12 +44,14 @@ def write(root: Path, path: str, text: str) -> None:
     (root / path).write_text(text)
 
 
-def look(root: Path, more: str = EVERYTHING, ports: str = BY_PCI) -> tuple[int, dict[str, Any]]:
+def look(
+    root: Path, spec: str = EVERYTHING, ports: str = BY_PCI, python: str = sys.executable
+) -> tuple[int, dict[str, Any]]:
     """What the script of a plan says of a machine."""
     script = root / NAME
-    script.write_text(render(planned(more, nodes=1, ports=ports).nodes)[NAME])
+    script.write_text(render(planned(spec, nodes=1, ports=ports).nodes)[NAME])
     env = {**os.environ, "RESULT_PATH": str(root / "result.yaml")}
-    command = [sys.executable, str(script), str(root)]
+    command = [python, str(script), str(root)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=20, check=False)
     assert done.stderr == ""
     assert (root / "result.yaml").read_text() == done.stdout
@@ -58,6 +61,14 @@ def look(root: Path, more: str = EVERYTHING, ports: str = BY_PCI) -> tuple[int, 
 @pytest.mark.parametrize("ports", [BY_PCI, BY_MAC, ""], ids=["by PCI address", "by MAC", "by name"])
 def test_a_machine_that_has_it_all_passes(root: Path, ports: str) -> None:
     assert look(root, ports=ports) == (0, {"status": "passed", "results": READY, "tags": ["trackbed-ready"]})
+
+
+@on_every_interpreter
+def test_a_machine_is_judged_alike_on_every_interpreter(root: Path, version: str) -> None:
+    """MAAS runs the script on the machine, with the Python of the image that it starts there."""
+    assert look(root, python=str(find_python(version)))[1]["results"] == READY
+    gone("sys/firmware/acpi/tables/DMAR")(root)
+    assert look(root, python=str(find_python(version))) == look(root)
 
 
 def gone(path: str) -> Any:
@@ -111,7 +122,7 @@ def test_what_lacks_is_told_and_fails(root: Path, break_it: Any, ports: str, che
 def test_a_plan_without_vfs_and_pages_asks_for_neither(root: Path) -> None:
     gone("sys/firmware/acpi/tables/DMAR")(root)
     says(f"sys/bus/pci/devices/{PCI[0]}/sriov_totalvfs", "0")(root)
-    assert look(root, more="")[0] == 0
+    assert look(root, spec="")[0] == 0
 
 
 def test_the_script_begins_with_what_maas_reads() -> None:
@@ -123,8 +134,8 @@ def test_the_script_begins_with_what_maas_reads() -> None:
 
 
 def test_machines_alike_are_described_once() -> None:
-    found = list_hardware(planned(nodes=50).nodes)
-    assert (len(found["hosts"]), set(found["hosts"].values()), len(found["machines"])) == (50, {0}, 1)
+    hardware = build_hardware_document(planned(nodes=50).nodes)
+    assert (len(hardware["hosts"]), set(hardware["hosts"].values()), len(hardware["machines"])) == (50, {0}, 1)
 
 
 def test_one_kind_of_machine_has_one_tag() -> None:
@@ -133,9 +144,9 @@ def test_one_kind_of_machine_has_one_tag() -> None:
 
 def test_several_kinds_have_a_tag_each() -> None:
     mixed = f"""}}, {{hosts: "cpu-0"{BY_MAC}"""
-    found = list(build_tags(planned(ports=f"{BY_PCI}{mixed}").nodes))
-    assert [tag.name for tag in found] == ["trackbed-train", "trackbed-train-0", "trackbed-train-1"]
-    assert found[0].definition == " or ".join(f"({tag.definition})" for tag in found[1:])
+    tags = list(build_tags(planned(ports=f"{BY_PCI}{mixed}").nodes))
+    assert [tag.name for tag in tags] == ["trackbed-train", "trackbed-train-0", "trackbed-train-1"]
+    assert tags[0].definition == " or ".join(f"({tag.definition})" for tag in tags[1:])
 
 
 def test_where_hardware_is_not_named_there_are_no_tags_and_it_is_said() -> None:

@@ -2,8 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from trackbed.host.kinds.name import Want, find_port
+from trackbed.host.change import Change
+from trackbed.host.kinds.name import Want, compare, find_port
+from trackbed.host.kinds.view import View
 from trackbed.host.machine import Machine
+from trackbed.host.setting import Setting
 from trackbed.host.state import HostState
 from trackbed.kernel.netlink.links import Link
 
@@ -57,3 +60,30 @@ def test_of_a_card_with_representors_the_named_one_is_the_port_else_the_oldest()
     assert find_port(state(representor, uplink), name) == uplink
     named = representor._replace(name="rail0")
     assert find_port(state(named, uplink), name) == named
+
+
+@pytest.mark.parametrize(
+    ("release", "links", "says"),
+    [
+        pytest.param("5.10.0-32-amd64", (), "this kernel is 5.10.0-32-amd64", id="too old"),
+        pytest.param("4.18.0-553.el8", (NIC,), "no interface has PCI address", id="a backport shows addresses"),
+        pytest.param("6.1.0-30-amd64", (), "no interface has PCI address", id="new enough"),
+    ],
+)
+def test_a_kernel_that_shows_no_pci_addresses_is_named(release: str, links: tuple[Link, ...], says: str) -> None:
+    stranger = NIC._replace(parent_device=None)
+    machine = Machine(Path("/"), cache={"kernel/osrelease": release.encode()})
+    want = Want("rail0", "0000:99:00.0")
+    setting = Setting("names", want, 0, "")
+    change = compare(setting, want, View(HostState(machine, (stranger, *links), (), (), (), ()), (setting,), {}))
+    assert isinstance(change, Change)
+    assert change.advice.startswith(says)
+
+
+@pytest.mark.parametrize("port_name", ["pf0vf1", "pf1", "c1pf0vf2", "pf0sf88"])
+def test_what_the_kernel_calls_a_representor_is_never_the_port(port_name: str) -> None:
+    representor = NIC._replace(index=1, name="rail0", port_name=port_name)
+    assert find_port(state(representor, NIC._replace(port_name="p0")), Want("rail0", PCI, None, None)) == NIC._replace(
+        port_name="p0"
+    )
+    assert find_port(state(representor), Want("rail0", PCI, None, None)) is None

@@ -12,7 +12,7 @@ from tests.host.trees import nic
 from trackbed.host.change import Skipped
 from trackbed.host.kinds import rdma_name, rdma_tos
 from trackbed.host.setting import Setting
-from trackbed.host.steps import list_settings
+from trackbed.host.steps import iter_settings
 from trackbed.host.transaction.apply import apply, undo
 from trackbed.host.transaction.compare import compare
 
@@ -20,9 +20,9 @@ FILE = "ports/1/default_roce_tos"
 
 
 def wanted(*, renamed: bool = False) -> tuple[Setting, ...]:
-    node = node_plan(P2P, '[{pci: "0000:18:00.0", netdev: eth0}, {netdev: eth1}]', more="  names: {netdev: keep}\n")
+    node = node_plan(P2P, '[{pci: "0000:18:00.0", netdev: eth0}, {netdev: eth1}]', spec="  names: {netdev: keep}\n")
     kinds = rdma_tos.Want | rdma_name.Want if renamed else rdma_tos.Want
-    return tuple(one for one in list_settings(node, {"rdma", "qos"}) if isinstance(one.want, kinds))
+    return tuple(setting for setting in iter_settings(node, {"rdma", "qos"}) if isinstance(setting.want, kinds))
 
 
 @dataclass
@@ -51,10 +51,10 @@ def mounted(files: ConfigFs, monkeypatch: pytest.MonkeyPatch) -> None:
             rmdir(place)
             return
         files.kept[place.name] = (place / FILE).read_text().strip()
-        for one in (place / FILE).parents:
+        for folder in (place / FILE).parents:
             (place / FILE).unlink(missing_ok=True)
-            rmdir(one)
-            if one == place:
+            rmdir(folder)
+            if folder == place:
                 break
 
     monkeypatch.setattr(Path, "mkdir", made)
@@ -99,7 +99,7 @@ def test_it_is_set_under_the_devices_new_name_and_undone_under_the_old(host: tup
     place, files = host
     files.kept["mlx5_0"] = "8"
     apply(place.machine, wanted(renamed=True), place.records)
-    assert [one.name for one in files.base.glob("*")] == ["rail0"]
+    assert [path.name for path in files.base.glob("*")] == ["rail0"]
     assert (files.base / "rail0" / FILE).read_text() == "106"
     assert undo(place.machine, place.records) == ()
     assert not list(files.base.glob("*"))
@@ -116,9 +116,9 @@ def test_it_is_set_under_the_devices_new_name_and_undone_under_the_old(host: tup
 def test_what_is_not_there_is_skipped(host: tuple[Host, ConfigFs], gone: str, reason: str) -> None:
     place, _ = host
     shutil.rmtree(place.machine.root / gone)
-    found = compare(place.machine, wanted())
-    assert found.changes == ()
-    first = found.skipped[0]
+    comparison = compare(place.machine, wanted())
+    assert comparison.changes == ()
+    first = comparison.skipped[0]
     assert isinstance(first, Skipped)
     assert reason in first.reason
 

@@ -11,10 +11,10 @@ import pytest
 from tests.host.places import Host
 from tests.host.trees import grow
 from trackbed.host import kinds
-from trackbed.host.change import AttributeWrite, Change, fulfil
+from trackbed.host.change import AttributeWrite, Change, build_change
 from trackbed.host.kinds import registry
-from trackbed.host.kinds.kind import Kept, Kind
-from trackbed.host.kinds.sysfs import keep_files, restore_files
+from trackbed.host.kinds.kind import Kind, UndoData
+from trackbed.host.kinds.sysfs import read_undo_files, restore_files
 from trackbed.host.kinds.view import View
 from trackbed.host.setting import Setting
 from trackbed.host.transaction import compare as comparing
@@ -35,15 +35,17 @@ class Lamp:
 def compare_lamp(setting: Setting, want: Lamp, view: View) -> Change | None:
     have = str(view.machine.read(FILE))
     return (
-        None if have == want.value else fulfil(setting, "lamp", have, want.value, (AttributeWrite(FILE, want.value),))
+        None
+        if have == want.value
+        else build_change(setting, "lamp", have, want.value, (AttributeWrite(FILE, want.value),))
     )
 
 
-def keep_lamp(view: View) -> Kept:
-    return keep_files(view, [FILE])
+def keep_lamp(view: View) -> UndoData:
+    return read_undo_files(view, [FILE])
 
 
-LAMP = Kind("lamp", (Lamp,), compare_lamp, keep=keep_lamp, restore=restore_files)
+LAMP = Kind("lamp", (Lamp,), compare_lamp, read_undo_data=keep_lamp, restore=restore_files)
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import pytest
 from tests.host.places import Host
 from tests.host.steps.fabrics import P2P, node_plan
 from tests.host.trees import Scripted, everything_below, grow, nic, with_programs
-from trackbed.fabric.plan.wire import read_node
+from trackbed.fabric.plan.node_document import decode_node
 from trackbed.host.change import Change
 from trackbed.host.kinds import file
 from trackbed.host.kinds.cpu_state import STATE
 from trackbed.host.setting import Setting
-from trackbed.host.steps import kubelet, list_settings, qos
+from trackbed.host.steps import iter_settings, kubelet, qos
 from trackbed.host.transaction.apply import apply, undo
 from trackbed.host.transaction.compare import compare
 
@@ -20,12 +20,12 @@ KUBELET = "  kubelet: {topologyManager: single-numa-node, reservedCpus: 0-3}\n"
 CONFIG = {kubelet.CONFIG: "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"}
 
 
-def wanted(step: str, more: str = "") -> tuple[Setting, ...]:
-    return list_settings(node_plan(P2P, PORTS, more=more + "  names: {netdev: keep}\n"), {step})
+def wanted(step: str, spec: str = "") -> tuple[Setting, ...]:
+    return iter_settings(node_plan(P2P, PORTS, spec=spec + "  names: {netdev: keep}\n"), {step})
 
 
-def named(place: Host, step: str, more: str = "") -> dict[str, Change]:
-    return {change.subject: change for change in compare(place.machine, wanted(step, more)).changes}
+def named(place: Host, step: str, spec: str = "") -> dict[str, Change]:
+    return {change.subject: change for change in compare(place.machine, wanted(step, spec)).changes}
 
 
 def process(root: Path, number: int, name: str, limit: str = "unlimited", arguments: str = "") -> None:
@@ -53,12 +53,12 @@ def runtime_host(place: Host, limit: str) -> tuple[Host, Scripted]:
 def test_containers_get_the_limit_with_the_runtimes_next_start(place: Host) -> None:
     host, runner = runtime_host(place, "8388608")
     before = everything_below(host.machine.root)
-    (first,) = (one for one in compare(host.machine, wanted("runtime")).changes if "memory" in one.subject)
+    (first,) = (change for change in compare(host.machine, wanted("runtime")).changes if "memory" in change.subject)
     assert not first.reboot  # nothing would bring it yet
-    (left,) = apply(host.machine, wanted("runtime"), host.records).left.changes
+    (left,) = apply(host.machine, wanted("runtime"), host.records).remaining.changes
     assert left.reboot
-    assert "LimitMEMLOCK=infinity" in host.machine.locate(file.CONTAINERD_DROP_IN).read_text()
-    assert read_node(host.machine.locate(file.NODE_PLAN).read_bytes()).ports
+    assert "LimitMEMLOCK=infinity" in host.machine.locate(file.RUNTIME_DROP_INS["containerd"]).read_text()
+    assert decode_node(host.machine.locate(file.NODE_PLAN).read_bytes()).ports
     assert runner.ran == ["systemctl daemon-reload"]
     assert (left.subject, left.have) == ("locked memory of containerd", "8388608 bytes")
     assert left.advice.startswith("systemctl restart containerd (drain the node first), or reboot this host: ")
@@ -70,21 +70,53 @@ def test_containers_get_the_limit_with_the_runtimes_next_start(place: Host) -> N
     assert runner.ran == ["systemctl daemon-reload"] * 2
 
 
+@pytest.mark.support("runtime", "CRI-O", "modelled", "locked memory: a tree with its service and process")
+@pytest.mark.support("runtime", "RKE2", "modelled", "locked memory: a tree with its service and process")
+@pytest.mark.support("runtime", "k3s", "modelled", "locked memory: a tree with its service and process")
+@pytest.mark.parametrize(
+    ("unit", "name"),
+    [
+        ("crio", "crio"),
+        ("rke2-agent", "containerd"),
+        ("rke2-server", "containerd"),
+        ("k3s", "containerd"),
+        ("k3s-agent", "containerd"),
+    ],
+)
+def test_the_service_of_every_runtime_gets_the_limit(place: Host, unit: str, name: str) -> None:
+    root = place.machine.root
+    grow(root, {f"/usr/local/lib/systemd/system/{unit}.service": ""})
+    (root / "run/systemd/system").mkdir(parents=True)
+    process(root, 812, name, "8388608")
+    grow(root / "proc/812", {"cgroup": f"0::/system.slice/{unit}.service\n"})
+    host, runner = with_programs(place, systemctl=lambda _: None)
+    before = everything_below(root)
+    (left,) = apply(host.machine, wanted("runtime"), host.records).remaining.changes
+    drop_ins = [path for path in file.RUNTIME_DROP_INS.values() if host.machine.locate(path).exists()]
+    assert drop_ins == [f"/etc/systemd/system/{unit}.service.d/90-trackbed.conf"]
+    assert left.reboot
+    assert left.advice.startswith(f"systemctl restart {unit} (drain the node first), or reboot this host: ")
+    assert runner.ran == ["systemctl daemon-reload"]
+    assert undo(host.machine, host.records) == ()
+    assert everything_below(root) == before
+
+
 def test_no_boot_brings_the_limit_to_a_containerd_of_another_unit(place: Host) -> None:
     host, _ = runtime_host(place, "8388608")
     process(host.machine.root, 813, "containerd", "8388608")
-    grow(host.machine.root / "proc/813", {"cgroup": "0::/system.slice/k3s.service\n"})
-    (left,) = apply(host.machine, wanted("runtime"), host.records).left.changes
+    grow(host.machine.root / "proc/813", {"cgroup": "0::/system.slice/my-own.service\n"})
+    (left,) = apply(host.machine, wanted("runtime"), host.records).remaining.changes
     assert not left.reboot
     assert left.advice.startswith("systemctl restart containerd (drain the node first): ")
 
 
-def test_without_containerd_there_is_nothing_to_set(place: Host) -> None:
-    found = compare(place.machine, wanted("runtime"))
-    assert found.changes == ()
-    assert {one.reason for one in found.skipped} == {
-        "no containerd service is installed here",
+def test_without_a_runtime_the_plan_is_written_all_the_same(place: Host) -> None:
+    comparison = compare(place.machine, wanted("runtime"))
+    assert [change.subject for change in comparison.changes] == [f"file {file.NODE_PLAN}"]
+    assert {skipped.reason for skipped in comparison.skipped} == {
+        "no such container runtime is installed here",
         "no containerd runs here",
+        "no crio runs here",
     }
 
 
@@ -120,7 +152,7 @@ def test_the_cpu_managers_state_goes_only_while_kubelet_is_stopped(
     if running:
         process(place.machine.root, 900, "kubelet", arguments=f"/usr/bin/kubelet --config-dir={kubelet.FOLDER}")
     change = named(place, "kubelet", KUBELET)["state of kubelet's CPU manager"]
-    assert (change.have, change.want, bool(change.do)) == ("none", "static", do)
+    assert (change.have, change.want, bool(change.operations)) == ("none", "static", do)
     assert advice in change.advice
     apply(place.machine, wanted("kubelet", KUBELET), place.records)
     assert place.machine.locate(STATE).exists() is not do
@@ -137,11 +169,12 @@ def test_the_cpu_managers_state_goes_only_while_kubelet_is_stopped(
 )
 def test_a_state_that_needs_no_change_is_left(place: Host, text: str, reason: str) -> None:
     grow(place.machine.root, {STATE: text, **CONFIG})
-    found = compare(place.machine, wanted("kubelet", KUBELET))
-    assert "state of kubelet's CPU manager" not in [change.subject for change in found.changes]
-    assert reason in {"", *(one.reason for one in found.skipped)}
+    comparison = compare(place.machine, wanted("kubelet", KUBELET))
+    assert "state of kubelet's CPU manager" not in [change.subject for change in comparison.changes]
+    assert reason in {"", *(skipped.reason for skipped in comparison.skipped)}
 
 
+@pytest.mark.support("runtime", "kubeadm", "modelled", "kubelet's drop-in: its configuration file and arguments")
 @pytest.mark.parametrize(
     ("arguments", "ticks_later", "have"),
     [
@@ -163,6 +196,38 @@ def test_whether_kubelet_has_read_its_drop_in(place: Host, arguments: str, ticks
     grow(root, {"/proc/stat": f"cpu 1 2\nbtime {began}\n"})
     change = named(place, "kubelet", KUBELET).get("kubelet's drop-ins")
     assert (change.have if change else "") == have
+
+
+@pytest.mark.support("runtime", "RKE2", "modelled", "kubelet's drop-in: a link into its folder, as advised")
+@pytest.mark.support("runtime", "k3s", "modelled", "kubelet's drop-in: a link into its folder, as advised")
+@pytest.mark.parametrize(
+    ("name", "arguments", "folder"),
+    [
+        ("kubelet", "kubelet --config-dir=/var/lib/rancher/rke2/agent/etc/kubelet.conf.d", "rke2"),
+        ("k3s-server", "k3s server", "k3s"),
+        ("k3s-agent", "k3s agent", "k3s"),
+    ],
+)
+def test_rke2_and_k3s_read_the_drop_in_by_a_link_in_their_own_folder(
+    place: Host, name: str, arguments: str, folder: str
+) -> None:
+    reads = place.machine.root / f"var/lib/rancher/{folder}/agent/etc/kubelet.conf.d"
+    reads.mkdir(parents=True)
+    process(place.machine.root, 900, name, arguments=arguments)
+    apply(place.machine, wanted("kubelet", KUBELET), place.records)
+    (left,) = named(place, "kubelet", KUBELET).values()
+    link = f"ln -s {file.KUBELET_DROP_IN} /{reads.relative_to(place.machine.root)}/"
+    assert (left.have, link in left.advice) == ("not read", True)
+    (reads / "90-trackbed.conf").write_text(place.machine.locate(file.KUBELET_DROP_IN).read_text())
+    assert named(place, "kubelet", KUBELET) == {}
+
+
+@pytest.mark.support("runtime", "OpenShift", "refused", "kubelet's drop-in: write a KubeletConfig")
+def test_the_kubelet_of_openshift_is_left_to_its_operator(place: Host) -> None:
+    (place.machine.root / "etc/machine-config-daemon").mkdir(parents=True)
+    process(place.machine.root, 900, "kubelet", arguments="kubelet --config=/etc/kubernetes/kubelet.conf")
+    change = named(place, "kubelet", KUBELET)["kubelet's drop-ins"]
+    assert (change.operations, change.advice.partition(":")[0]) == ((), "OpenShift configures kubelet")
 
 
 def test_the_fabric_that_says_nothing_of_kubelet_leaves_it_alone(place: Host) -> None:
@@ -188,8 +253,8 @@ def mlx5(place: Host) -> dict[str, str]:
 def test_the_traffic_class_is_set_in_the_drivers_files_and_undone(place: Host) -> None:
     mlx5(place)
     before = everything_below(place.machine.root)
-    found = compare(place.machine, wanted("qos"))
-    assert [(one.subject.removeprefix("/sys/class/net/eth0/"), one.have, one.want) for one in found.changes[:4]] == [
+    result = compare(place.machine, wanted("qos"))
+    assert [(row.subject.removeprefix("/sys/class/net/eth0/"), row.have, row.want) for row in result.changes[:4]] == [
         ("qos/trust", "pcp", "dscp"),
         ("ecn/roce_np/enable/3", "0", "1"),
         ("ecn/roce_np/cnp_dscp", "0", "48"),
@@ -206,17 +271,17 @@ def test_the_traffic_class_is_set_in_the_drivers_files_and_undone(place: Host) -
 
 
 def test_a_driver_without_qos_files_is_skipped_in_one_line(place: Host) -> None:
-    found = compare(place.machine, wanted("qos"))
-    assert found.changes == ()
-    assert [one.reason for one in found.skipped] == [
+    result = compare(place.machine, wanted("qos"))
+    assert result.changes == ()
+    assert [skipped.reason for skipped in result.skipped] == [
         "this port's driver has no such file",
         "this port's driver has no DCB",
         "this port has no RDMA device",
         "no port has RDMA or QoS files",
     ]
-    assert found.skipped[0].subject.endswith("and 11 more of step qos")
+    assert result.skipped[0].subject.endswith("and 11 more of step qos")
 
 
 def test_the_traffic_class_carries_ecn_only_where_ecn_is_planned() -> None:
-    with_ecn, without = (node_plan(P2P, PORTS, more=f"  qos: {{ecn: {ecn}}}\n") for ecn in ("true", "false"))
+    with_ecn, without = (node_plan(P2P, PORTS, spec=f"  qos: {{ecn: {ecn}}}\n") for ecn in ("true", "false"))
     assert (qos.compute_traffic_class(with_ecn), qos.compute_traffic_class(without)) == (106, 104)

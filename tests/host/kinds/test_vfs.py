@@ -2,26 +2,27 @@ import errno
 
 import pytest
 
-from tests.host.nics import Drivers, install
+from tests.host.nics import FRESH, Drivers, install
 from tests.host.places import Host
 from tests.host.steps.fabrics import P2P, node_plan
 from tests.host.trees import grow, nic
 from trackbed.host.change import Change
-from trackbed.host.kinds import vf_mtu
+from trackbed.host.kinds import vf_address, vf_mtu
 from trackbed.host.machine import Machine
 from trackbed.host.setting import Setting
-from trackbed.host.steps import list_settings
-from trackbed.host.transaction.apply import ApplyError, apply, undo
+from trackbed.host.steps import iter_settings
+from trackbed.host.transaction.apply import apply, undo
 from trackbed.host.transaction.compare import compare
-from trackbed.kernel.netlink.links import VethEnd, create_veth, delete_link, get_link, set_link
+from trackbed.kernel.netlink.links import VethEnd, build_create_veth, build_delete_link, build_set_link, get_link
 from trackbed.kernel.netlink.vfs import VfChange
 
 PCI = ("0000:18:00.0", "0000:3a:00.0")
 PORTS = '[{pci: "0000:18:00.0", netdev: eth0}, {netdev: eth1}]'
 
 
-def wanted(count: int = 4, steps: frozenset[str] = frozenset({"vfs"})) -> tuple[Setting, ...]:
-    return list_settings(node_plan(P2P, PORTS, more=f"  vfs: {{count: {count}}}\n  names: {{netdev: keep}}\n"), steps)
+def wanted(count: int = 4, steps: frozenset[str] = frozenset({"vfs"}), spec: str = "") -> tuple[Setting, ...]:
+    text = f"  vfs: {{count: {count}}}\n  names: {{netdev: keep}}\n{spec}"
+    return iter_settings(node_plan("{scheme: none}" if spec else P2P, PORTS, spec=text), steps)
 
 
 @pytest.fixture
@@ -68,8 +69,8 @@ def test_vfs_are_made_and_undone_on_ports_known_by_address_and_by_name(host: Hos
 
 def test_another_count_goes_through_none(host: Host) -> None:
     grow(host.machine.root, {f"/sys/bus/pci/devices/{PCI[0]}/sriov_numvfs": "2"})
-    (write,) = changes(host)[0].do
-    assert (getattr(write, "first", None), getattr(write, "value", None)) == ("0", "4")
+    write, _ = changes(host)[0].operations
+    assert (getattr(write, "intermediate_value", None), getattr(write, "value", None)) == ("0", "4")
     apply(host.machine, wanted(), host.records)
     assert number(host) == "4"
     assert undo(host.machine, host.records) == ()
@@ -88,7 +89,7 @@ def test_a_count_stays_while_vfs_are_in_use(host: Host, driver: str, netdev: str
     grow(host.machine.root, {f"/sys/bus/pci/devices/{PCI[0]}/sriov_numvfs": "1"})
     vf(host, "0000:18:00.2", driver, netdev)
     change = changes(host)[0]
-    assert (change.do == ()) is busy
+    assert (change.operations == ()) is busy
     assert ("0000:18:00.2 are in use; drain this node first" in change.advice) is busy
 
 
@@ -102,7 +103,7 @@ def test_undo_leaves_vfs_that_are_in_use_and_says_so(host: Host) -> None:
 
 def test_a_count_above_the_firmwares_is_told(host: Host) -> None:
     change = changes(host, 16)[0]
-    assert change.do == ()
+    assert change.operations == ()
     assert change.advice == "the firmware of eth0 offers 8 VFs at most; raise that (NUM_OF_VFS), or plan fewer"
 
 
@@ -112,11 +113,12 @@ def test_a_port_without_sriov_is_told(host: Host) -> None:
 
 
 def test_ports_that_are_no_pci_devices_are_skipped_once_for_each_reason(place: Host) -> None:
-    found = compare(place.machine, wanted())
-    assert found.changes == ()
-    assert [skipped.subject for skipped in found.skipped] == [
+    comparison = compare(place.machine, wanted())
+    assert comparison.changes == ()
+    assert [skipped.subject for skipped in comparison.skipped] == [
+        "file /etc/udev/rules.d/59-trackbed-vfs.rules",
         "driver of new VFs of eth0 and 1 more of step vfs",
-        "VF 0 of eth0 and 15 more of step vfs",
+        "MAC of VF 0 of eth0 and 23 more of step vfs",
         "driver of new VFs of eth1 and 1 more of step vfs",
     ]
 
@@ -129,9 +131,11 @@ def drivers(monkeypatch: pytest.MonkeyPatch) -> Drivers:
     return made
 
 
-def guarded(more: str = "trust: true, spoofCheck: false") -> tuple[Setting, ...]:
-    text = f"  vfs: {{count: 2, mtu: 1400, {more}}}\n  names: {{netdev: keep}}\n"
-    return tuple(one for one in list_settings(node_plan(P2P, PORTS, more=text), {"vfs"}) if one.rail == 0)
+def guarded(spec: str = "trust: true, spoofCheck: false") -> tuple[Setting, ...]:
+    """What VFs of the first port are wanted to have, but for their addresses (see test_vf_address)."""
+    text = f"  vfs: {{count: 2, mtu: 1400, {spec}}}\n  names: {{netdev: keep}}\n"
+    settings = iter_settings(node_plan(P2P, PORTS, spec=text), {"vfs"})
+    return tuple(item for item in settings if item.rail == 0 and not isinstance(item.want, vf_address.Want))
 
 
 def test_trust_and_spoof_check_are_set_after_the_vfs_are_made_and_go_with_them(host: Host, drivers: Drivers) -> None:
@@ -141,7 +145,7 @@ def test_trust_and_spoof_check_are_set_after_the_vfs_are_made_and_go_with_them(h
         ("VF 0 of eth0", "trust off, spoof check on", "trust on, spoof check off"),
         ("VF 1 of eth0", "trust off, spoof check on", "trust on, spoof check off"),
     ]
-    assert drivers.guards == {("eth0", vf): VfChange(trust=True, spoof_check=False) for vf in (0, 1)}
+    assert drivers.guards == {("eth0", vf): FRESH._replace(trust=True, spoof_check=False) for vf in (0, 1)}
     assert compare(host.machine, guarded()).changes == ()
     assert undo(host.machine, host.records) == ()
     assert number(host) == "0"
@@ -150,23 +154,27 @@ def test_trust_and_spoof_check_are_set_after_the_vfs_are_made_and_go_with_them(h
 def test_trust_of_vfs_that_were_there_is_undone(host: Host, drivers: Drivers) -> None:
     grow(host.machine.root, {f"/sys/bus/pci/devices/{PCI[0]}/sriov_numvfs": "2"})
     apply(host.machine, guarded("trust: true"), host.records)
-    assert {one.trust for one in drivers.guards.values()} == {True}
+    assert {guard.trust for guard in drivers.guards.values()} == {True}
     assert undo(host.machine, host.records) == ()
-    assert {(one.trust, one.spoof_check) for one in drivers.guards.values()} == {(False, True)}
+    assert {(guard.trust, guard.spoof_check) for guard in drivers.guards.values()} == {(False, True)}
 
 
-def test_a_refused_switch_puts_everything_back(host: Host, drivers: Drivers) -> None:
-    grow(host.machine.root, {f"/sys/bus/pci/devices/{PCI[0]}/sriov_numvfs": "2"})
+def test_a_refused_switch_is_reported_with_a_hint_and_all_else_is_set(host: Host, drivers: Drivers) -> None:
     drivers.refuses = errno.EPERM
-    with pytest.raises(ApplyError, match="VF 0 of eth0: setting trust on, spoof check off was refused: Operation not"):
-        apply(host.machine, guarded(), host.records)
+    done = apply(host.machine, guarded(), host.records)
+    assert [change.subject for change in done.changes] == ["VFs of eth0"]
+    assert number(host) == "2"
+    assert [change.subject for change in done.remaining.changes] == ["VF 0 of eth0", "VF 1 of eth0"]
+    advice = done.remaining.changes[0].advice
+    assert advice.startswith("VF 0 of eth0: setting trust on, spoof check off was refused: Operation not permitted")
+    assert "the BlueField is in DPU mode, so its Arm cores set the VFs" in advice
     assert drivers.guards == {}
 
 
 @pytest.mark.parametrize(
     ("known", "reason"),
     [
-        pytest.param(VfChange(), "this port's driver has neither trust nor spoof check", id="neither"),
+        pytest.param(VfChange(mac=FRESH.mac), "this port's driver has neither trust nor spoof check", id="neither"),
         pytest.param(None, "eth0 is in switchdev mode: the ports of its switch rule the VFs", id="switchdev"),
     ],
 )
@@ -178,9 +186,9 @@ def test_switches_that_are_not_the_ports_are_skipped(
         drivers.guards = {("eth0", 0): known, ("eth0", 1): known}
     else:
         grow(host.machine.root, {"/sys/class/net/eth0/phys_switch_id": "b83fd2\n"})
-    found = compare(host.machine, guarded())
-    assert found.changes == ()
-    assert reason in [one.reason for one in found.skipped]
+    comparison = compare(host.machine, guarded())
+    assert comparison.changes == ()
+    assert reason in [skipped.reason for skipped in comparison.skipped]
 
 
 def mtu(host: Host, name: str) -> int:
@@ -191,7 +199,7 @@ def mtu(host: Host, name: str) -> int:
 def test_a_vfs_mtu_is_set_while_it_is_on_the_host_and_undone(host: Host, drivers: Drivers) -> None:
     assert drivers.refuses == 0
     grow(host.machine.root, {f"/sys/bus/pci/devices/{PCI[0]}/sriov_numvfs": "2"})
-    host.send(create_veth(VethEnd("eth0v0"), VethEnd("other")))
+    host.send(build_create_veth(VethEnd("eth0v0"), VethEnd("other")))
     vf(host, "0000:18:00.2", netdev="eth0v0")
     (host.machine.root / "sys/bus/pci/devices/0000:18:00.2").symlink_to(
         host.machine.root / "sys/devices/pci0000:00/0000:18:00.2"
@@ -207,7 +215,7 @@ def test_vfs_that_are_made_anew_get_their_mtu_and_not_those_that_were_there(
 ) -> None:
     assert drivers.refuses == 0
     grow(host.machine.root, {f"/sys/bus/pci/devices/{PCI[0]}/sriov_numvfs": "1"})
-    host.send(create_veth(VethEnd("eth0v0"), VethEnd("other")))
+    host.send(build_create_veth(VethEnd("eth0v0"), VethEnd("other")))
     vf(host, "0000:18:00.2", netdev="eth0v0")
     write = Machine.write_attribute
 
@@ -215,7 +223,11 @@ def test_vfs_that_are_made_anew_get_their_mtu_and_not_those_that_were_there(
         write(machine, path, value)
         if path.endswith("/sriov_numvfs"):
             none = value.strip() == "0"
-            host.send(delete_link(host.index("eth0v0")) if none else create_veth(VethEnd("eth0v0"), VethEnd("other")))
+            host.send(
+                build_delete_link(host.index("eth0v0"))
+                if none
+                else build_create_veth(VethEnd("eth0v0"), VethEnd("other"))
+            )
 
     monkeypatch.setattr(Machine, "write_attribute", as_the_kernel_does)
     apply(host.machine, guarded(), host.records)
@@ -237,23 +249,23 @@ def test_the_mtu_of_a_vf_that_is_away_is_skipped_with_that_reason(
     vf(host, "0000:18:00.2", driver or "x", netdev)
     if not driver:
         (host.machine.root / "sys/devices/pci0000:00/0000:18:00.2/driver").unlink()
-    found = compare(host.machine, [one for one in guarded() if isinstance(one.want, vf_mtu.Want)])
-    assert found.changes == ()
-    assert [one.reason for one in found.skipped] == [reason, "there is no such VF yet"]
+    comparison = compare(host.machine, [setting for setting in guarded() if isinstance(setting.want, vf_mtu.Want)])
+    assert comparison.changes == ()
+    assert [skipped.reason for skipped in comparison.skipped] == [reason, "there is no such VF yet"]
 
 
 def test_a_vfs_mtu_waits_for_its_ports(host: Host) -> None:
-    host.send(create_veth(VethEnd("eth0v0"), VethEnd("other")), set_link(host.index("eth0"), mtu=1300))
+    host.send(build_create_veth(VethEnd("eth0v0"), VethEnd("other")), build_set_link(host.index("eth0"), mtu=1300))
     vf(host, "0000:18:00.2", netdev="eth0v0")
-    found = compare(host.machine, [one for one in guarded() if isinstance(one.want, vf_mtu.Want)])
-    assert found.skipped[0].reason == "the MTU of eth0 is 1300, and a VF's cannot be above it"
+    comparison = compare(host.machine, [setting for setting in guarded() if isinstance(setting.want, vf_mtu.Want)])
+    assert comparison.skipped[0].reason == "the MTU of eth0 is 1300, and a VF's cannot be above it"
 
 
 def test_new_vfs_get_their_driver_and_the_switch_is_put_back(host: Host) -> None:
     file = f"/sys/bus/pci/devices/{PCI[0]}/sriov_drivers_autoprobe"
     grow(host.machine.root, {file: "0\n"})
-    found = changes(host)
-    assert [change.subject for change in found][:2] == ["driver of new VFs of eth0", "VFs of eth0"]
+    changed = changes(host)
+    assert [change.subject for change in changed][:2] == ["driver of new VFs of eth0", "VFs of eth0"]
     apply(host.machine, wanted(), host.records)
     assert host.machine.read(file) == "1"
     assert undo(host.machine, host.records) == ()
@@ -262,6 +274,6 @@ def test_new_vfs_get_their_driver_and_the_switch_is_put_back(host: Host) -> None
 
 def test_a_namespace_that_shares_its_host_leaves_vfs_alone(host: Host) -> None:
     grow(host.machine.root, {"/run/systemd/container": "docker\n"})
-    found = compare(host.machine, wanted())
-    assert found.changes == ()
-    assert {one.reason for one in found.skipped} == {"this is a container, and these are its host's"}
+    comparison = compare(host.machine, wanted())
+    assert comparison.changes == ()
+    assert {skipped.reason for skipped in comparison.skipped} == {"this is a container, and these are its host's"}

@@ -10,7 +10,7 @@ from trackbed.fabric.plan.routes import PlannedRule
 from trackbed.host.kinds import address, mtu, name, route, sysctl
 from trackbed.host.render.netplan import FILE, render
 from trackbed.host.setting import HEAD
-from trackbed.host.steps import RENDERED, list_settings
+from trackbed.host.steps import RENDERED, iter_settings
 
 
 @pytest.mark.parametrize("addressing", SCHEMES.values(), ids=SCHEMES)
@@ -22,5 +22,5 @@ def test_netplans_file_is_written_as_pyyaml_writes_it(addressing: str) -> None:
 @pytest.mark.parametrize("addressing", SCHEMES.values(), ids=SCHEMES)
 def test_no_other_step_wants_what_the_files_say(addressing: str) -> None:
     kinds = name.Want | mtu.Want | address.Want | route.Want | PlannedRule | sysctl.Want
-    wanted = {setting.step for setting in list_settings(node_plan(addressing)) if isinstance(setting.want, kinds)}
+    wanted = {setting.step for setting in iter_settings(node_plan(addressing)) if isinstance(setting.want, kinds)}
     assert wanted <= set(RENDERED)

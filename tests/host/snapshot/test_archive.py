@@ -1,20 +1,27 @@
 from __future__ import annotations
 
+import gzip
 import io
+import itertools
 import json
+import re
+import shutil
+import subprocess
+import sys
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from trackbed.host.discover.wanted import WANTED
 from trackbed.host.machine import Machine
-from trackbed.host.runner import Ran
-from trackbed.host.snapshot.archive import capture, mask_snapshot, unpack
+from trackbed.host.runner import ProgramResult
+from trackbed.host.snapshot.archive import unpack
+from trackbed.host.snapshot.capture import capture, mask_snapshot
 from trackbed.host.snapshot.recorded import RECORD, open_machine
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
-from trackbed.host.snapshot.take import take
+from trackbed.host.snapshot.take import read_snapshot
 
 
 class Answers:
@@ -24,12 +31,19 @@ class Answers:
         """Whether it is one of the two."""
         return program in {"uname", "broken"}
 
-    def run(self, argv: Sequence[str]) -> Ran:
+    def run(self, argv: Sequence[str]) -> ProgramResult:
         """One ends well and tells a secret, the other does not."""
-        return Ran(0, "Linux\npassword=open-sesame\n") if argv[0] == "uname" else Ran(3, "no such luck\n")
+        return (
+            ProgramResult(0, "Linux\npassword=open-sesame\n")
+            if argv[0] == "uname"
+            else ProgramResult(3, "no such luck\n")
+        )
 
 
 PROGRAMS = Wanted(commands=(("uname", "-s"), ("broken",), ("absent",)))
+
+
+EVERYTHING = PROGRAMS | Wanted(files=("/etc/hostname", "/etc/private"))
 
 
 def captured(machine: Machine, wanted: Wanted, tmp_path: Path) -> Machine:
@@ -53,9 +67,9 @@ def assert_same(unpacked: Snapshot, live: Snapshot) -> None:
 def test_this_machine_reads_the_same_from_its_archive(tmp_path: Path) -> None:
     wanted = WANTED | Wanted(folders=("/sys/class/net", "/sys/class/net/lo", "/sys/bus/pci/devices"))
     here = Machine(Path("/"))
-    live = mask_snapshot(take(here, wanted))
+    live = mask_snapshot(read_snapshot(here, wanted))
     assert live.files, "no /sys here"
-    assert_same(take(captured(here, wanted, tmp_path), wanted), live)
+    assert_same(read_snapshot(captured(here, wanted, tmp_path), wanted), live)
 
 
 def tree(root: Path, files: Mapping[str, str], links: Mapping[str, str]) -> Machine:
@@ -86,13 +100,13 @@ def test_links_of_sysfs_stay_links(tmp_path: Path) -> None:
     there = captured(machine, wanted, tmp_path)
     assert (there.root / "sys/class/net/rail0").is_symlink()
     assert (there.root / PORT / "net/rail0/mtu").read_text() == "9000\n"
-    assert_same(take(there, wanted), take(machine, wanted))
+    assert_same(read_snapshot(there, wanted), read_snapshot(machine, wanted))
 
 
 def test_what_programs_said_is_answered_without_starting_them(tmp_path: Path) -> None:
     there = captured(tree(tmp_path / "host", {"etc/hostname": "a"}, {}), PROGRAMS, tmp_path)
-    assert there.run(("broken",)) == Ran(3, "no such luck\n")
-    assert take(there, PROGRAMS).get_output("uname", "-s") == "Linux\npassword=***\n"
+    assert there.run(("broken",)) == ProgramResult(3, "no such luck\n")
+    assert read_snapshot(there, PROGRAMS).get_output("uname", "-s") == "Linux\npassword=***\n"
     assert not there.has_program("absent")
 
 
@@ -124,12 +138,16 @@ def test_secrets_do_not_leave_the_machine(path: str, text: str, secret: str, tmp
 def test_what_was_blanked_and_left_out_is_told(tmp_path: Path) -> None:
     machine = tree(tmp_path, {"proc/cmdline": "token=hunter2", "etc/shadow": "root:x"}, {})
     done = capture(machine, Wanted(("/proc/cmdline", "/etc/shadow")), io.BytesIO())
-    assert (done.files, done.masked, done.withheld) == (1, ("/proc/cmdline",), ("/etc/shadow",))
+    assert (done.files, done.masked, done.withheld) == (
+        1,
+        ("/proc/cmdline",),
+        {"/etc/shadow": "it never leaves a machine"},
+    )
 
 
 def archive_of(tmp_path: Path, *members: tarfile.TarInfo, record: bool = True) -> Path:
     place = tmp_path / "bad.tar.gz"
-    with tarfile.open(place, "w:gz") as archive:
+    with tarfile.open(place, "w:gz", compresslevel=1) as archive:
         if record:
             text = json.dumps({"outputs": []}).encode()
             entry = tarfile.TarInfo(RECORD)
@@ -141,9 +159,9 @@ def archive_of(tmp_path: Path, *members: tarfile.TarInfo, record: bool = True) -
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
-    found = tarfile.TarInfo(name)
-    found.type, found.linkname = kind, target
-    return found
+    header = tarfile.TarInfo(name)
+    header.type, header.linkname = kind, target
+    return header
 
 
 HOSTILE = {
@@ -163,14 +181,110 @@ def test_members_without_a_place_are_refused(bad: tarfile.TarInfo, tmp_path: Pat
     assert not list(folder.iterdir())
 
 
-def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+OUTSIDE = "victim"
+PIECES: dict[str, Callable[[Path], tarfile.TarInfo]] = {
+    "a link to an absolute place": lambda out: member("a", tarfile.SYMTYPE, str(out)),
+    "a link upwards": lambda _: member("a", tarfile.SYMTYPE, f"../{OUTSIDE}"),
+    "a link to the root": lambda _: member("a", tarfile.SYMTYPE, "/"),
+    "a link to a link": lambda _: member("b", tarfile.SYMTYPE, "a"),
+    "a folder of the name": lambda _: member("a", tarfile.DIRTYPE),
+    "a file of the name": lambda _: member("a"),
+    "a file below": lambda _: member("a/x"),
+    "a file below, by a dot": lambda _: member("./a/./y"),
+    "a file far below": lambda _: member("a/made/by/x"),
+    "a folder below": lambda _: member("a/made", tarfile.DIRTYPE),
+    "a link below": lambda out: member("a/made/by/z", tarfile.SYMTYPE, str(out)),
+    "a file below the link to a link": lambda _: member("b/x"),
+}
+
+
+@pytest.mark.parametrize("length", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
+def test_no_order_of_links_and_what_is_below_them_writes_outside(length: int, tmp_path: Path) -> None:
+    outside = tmp_path / OUTSIDE
+    outside.mkdir()
+    (outside / "kept").write_text("as it was")
+    refused = 0
+    for pieces in itertools.permutations(PIECES, length):
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        try:
+            unpack(archive_of(tmp_path, *(PIECES[piece](outside) for piece in pieces)), folder)
+        except (ValueError, OSError):
+            refused += 1
+        shutil.rmtree(folder)
+        assert [(path.name, path.read_text()) for path in outside.rglob("*")] == [("kept", "as it was")], pieces
+    assert (refused > 0) is (length > 1)
+
+
+def test_what_is_refused_writes_nothing_at_all(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
-    (tmp_path / "outside").mkdir()
-    link = member("sys", tarfile.SYMTYPE, str(tmp_path / "outside"))
-    with pytest.raises((ValueError, OSError)):
-        unpack(archive_of(tmp_path, link, member("sys/escaped")), folder)
-    assert not list((tmp_path / "outside").iterdir())
+    for bad in (
+        [member("a", tarfile.SYMTYPE, ".."), member("a/x")],
+        [member("a/x"), member("a", tarfile.SYMTYPE, "..")],
+        [member("a"), member("a")],
+    ):
+        with pytest.raises(ValueError, match=r"twice|is no folder"):
+            unpack(archive_of(tmp_path, *bad), folder)
+        assert not list(folder.iterdir())
+
+
+def block(name: str, kind: bytes, size: int) -> bytes:
+    header = member(name, kind)
+    header.size = size
+    return header.tobuf(tarfile.GNU_FORMAT)
+
+
+def pax_record(text: str) -> str:
+    """A record of an extended header: its length in decimal, itself counted."""
+    length = len(text) + 4
+    return f"{length} {text}\n" if len(f"{length} {text}\n") == length else f"{length - 1} {text}\n"
+
+
+SPARSE = "".join(map(pax_record, ("GNU.sparse.major=1", "GNU.sparse.minor=0", "GNU.sparse.name=a"))).encode()
+MIB_16 = 16 << 20
+BOMBS = {
+    "an extended header of 3 GiB": [(block("x", tarfile.XHDTYPE, 3 << 30), 1), (bytes(MIB_16), 3 << 6)],
+    "a global header of 3 GiB": [(block("x", tarfile.XGLTYPE, 3 << 30), 1), (bytes(MIB_16), 3 << 6)],
+    "a name of 1 GiB": [(block("x", tarfile.GNUTYPE_LONGNAME, 1 << 30), 1), (b"a" * MIB_16, 1 << 6)],
+    "a map of a sparse file, read with its header": [
+        (block("x", tarfile.XHDTYPE, len(SPARSE)) + SPARSE.ljust(512, b"\0"), 1),
+        (block("a", tarfile.REGTYPE, 1 << 30) + b"99999999\n".ljust(512, b"0"), 1),
+        (b"1\n" * (MIB_16 >> 1), 1 << 6),
+    ],
+    "a million folders": [(block("a", tarfile.DIRTYPE, 0) * 1000, 1000)],
+    "4 GiB of data": [(block("a", tarfile.REGTYPE, 4 << 30), 1), (bytes(MIB_16), 4 << 6)],
+}
+"""Each a list of bytes and how often they come; a gzip file is made of any number of members (RFC 1952, 2.2)."""
+UNPACK = """
+import resource, sys
+from pathlib import Path
+from trackbed.cli.inventories import read_inventories
+resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
+read_inventories(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
+def test_a_bomb_is_refused_in_half_a_gibibyte(bomb: list[tuple[bytes, int]], tmp_path: Path) -> None:
+    with (tmp_path / "bomb.tar.gz").open("wb") as stream:
+        for content, count in bomb:
+            packed = gzip.compress(content, compresslevel=1)
+            for _ in range(count):
+                stream.write(packed)
+    argv = [sys.executable, "-c", UNPACK, str(tmp_path / "bomb.tar.gz")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert re.search("larger than those|unpacks to more than|no place in", done.stderr)
+
+
+@pytest.mark.parametrize("cut", [100, 200, 300])
+def test_an_archive_that_is_cut_off_is_refused(cut: int, tmp_path: Path) -> None:
+    place = archive_of(tmp_path, member("etc/hostname"))
+    place.write_bytes(place.read_bytes()[:-cut])
+    argv = [sys.executable, "-c", UNPACK, str(place)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
 
 
 def test_nothing_outside_is_read_through_a_link(tmp_path: Path) -> None:
@@ -178,9 +292,9 @@ def test_nothing_outside_is_read_through_a_link(tmp_path: Path) -> None:
     folder.mkdir()
     (tmp_path / "outside").write_text("hunter2")
     unpack(archive_of(tmp_path, member("proc/cmdline", tarfile.SYMTYPE, str(tmp_path / "outside"))), folder)
-    seen = take(open_machine(folder), Wanted(("/proc/cmdline",)))
-    assert not seen.files
-    assert "leads out" in seen.unreadable["/proc/cmdline"]
+    snapshot = read_snapshot(open_machine(folder), Wanted(("/proc/cmdline",)))
+    assert not snapshot.files
+    assert "leads out" in snapshot.unreadable["/proc/cmdline"]
 
 
 def test_a_folder_outside_is_not_listed_through_a_link(tmp_path: Path) -> None:
@@ -189,7 +303,17 @@ def test_a_folder_outside_is_not_listed_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/hunter2").touch()
     unpack(archive_of(tmp_path, member("sys", tarfile.SYMTYPE, str(tmp_path / "outside"))), folder)
-    assert not take(open_machine(folder), Wanted(folders=("/sys",))).folders
+    assert not read_snapshot(open_machine(folder), Wanted(folders=("/sys",))).folders
+
+
+def test_a_folder_from_which_something_was_removed_is_packed_again_by_tar(tmp_path: Path) -> None:
+    there = captured(tree(tmp_path / "host", {"etc/hostname": "a", "etc/private": "b"}, {}), EVERYTHING, tmp_path)
+    (there.root / "etc/private").unlink()
+    subprocess.run(["tar", "czf", str(tmp_path / "again.tar.gz"), "-C", str(there.root), "."], check=True, timeout=30)
+    (tmp_path / "again").mkdir()
+    unpack(tmp_path / "again.tar.gz", tmp_path / "again")
+    snapshot = read_snapshot(open_machine(tmp_path / "again"), EVERYTHING)
+    assert (snapshot.files, snapshot.get_output("uname", "-s")) == ({"/etc/hostname": b"a"}, "Linux\npassword=***\n")
 
 
 def test_an_archive_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 from trackbed.host.snapshot import pci
+from trackbed.host.snapshot.secrets import mask_secrets
 
 AER = 0x0001
 PORT = "361b0c00070510000000040600000100"
@@ -51,8 +52,8 @@ def test_acs_control_says_what_is_redirected() -> None:
 
 
 def test_link_and_device_registers_are_read() -> None:
-    found = pci.read_express(PF)
-    assert found == pci.Express(
+    express = pci.read_express(PF)
+    assert express == pci.Express(
         relaxed_ordering=False,
         max_payload_bytes=128,
         max_read_request_bytes=128,
@@ -64,9 +65,9 @@ def test_link_and_device_registers_are_read() -> None:
 
 
 def test_a_raised_read_request_and_relaxed_ordering_are_seen() -> None:
-    found = pci.read_express(config((0x00, "b315211006001000"), (0x34, "60"), (0x60, "10000200000000003059")))
-    assert found is not None
-    assert (found.max_read_request_bytes, found.max_payload_bytes, found.relaxed_ordering) == (4096, 256, True)
+    express = pci.read_express(config((0x00, "b315211006001000"), (0x34, "60"), (0x60, "10000200000000003059")))
+    assert express is not None
+    assert (express.max_read_request_bytes, express.max_payload_bytes, express.relaxed_ordering) == (4096, 256, True)
 
 
 def test_ats_is_on_or_off_or_not_there() -> None:
@@ -94,3 +95,13 @@ def test_lists_that_lead_in_a_circle_or_out_of_the_space_end() -> None:
     assert pci.list_capabilities(circle) == {0x05: 0x40}
     assert pci.find_extended_capabilities(circle) == {AER: 0x100}
     assert pci.read_acs(config((0x00, PORT), (0x100, "0100c1ff"), (0xFFC, "0d000100"))) is None
+
+
+def test_the_serial_number_of_a_function_goes_and_the_rest_stays() -> None:
+    head = (0x00, "b315211006001000")
+    numbered = config(head, (0x100, "0300011500000000"), (0x104, "9851 03ab 012d b048"), (0x150, "0d00010000001c00"))
+    blank = config(head, (0x100, "0300011500000000"), (0x104, "00" * 8), (0x150, "0d00010000001c00"))
+    assert pci.mask_serial_number(numbered) == blank
+    assert mask_secrets("/sys/bus/pci/devices/0000:18:00.0/config", numbered) == blank
+    assert pci.mask_serial_number(BRIDGE) == BRIDGE
+    assert len(pci.mask_serial_number(numbered[:0x108])) == 0x108

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trackbed.host.machine import Machine
-from trackbed.host.runner import Ran
+from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot.snapshot import Wanted
-from trackbed.host.snapshot.take import take
+from trackbed.host.snapshot.take import read_snapshot
 
 
 class Together:
@@ -21,15 +21,15 @@ class Together:
         """Everything but one."""
         return program != "absent"
 
-    def run(self, argv: Sequence[str]) -> Ran:
+    def run(self, argv: Sequence[str]) -> ProgramResult:
         """Ends when the others run, too."""
         self.barrier.wait()
-        return Ran(0, argv[0])
+        return ProgramResult(0, argv[0])
 
 
 def test_programs_run_side_by_side_and_are_told_in_the_order_asked(tmp_path: Path) -> None:
     names = [f"program{number}" for number in range(8, 0, -1)]
     wanted = Wanted(commands=tuple((name,) for name in (*names, "absent")))
-    seen = take(Machine(tmp_path, runner=Together(len(names))), wanted)
-    assert list(seen.outputs) == [(name,) for name in names]
-    assert [seen.get_output(name) for name in names] == names
+    snapshot = read_snapshot(Machine(tmp_path, runner=Together(len(names))), wanted)
+    assert list(snapshot.outputs) == [(name,) for name in names]
+    assert [snapshot.get_output(name) for name in names] == names

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trackbed.host.snapshot.vpd import Vpd, mask_serials, parse
+from trackbed.host.snapshot.vpd import Vpd, list_serials, mask_serials, parse_vpd
 
 
 def field(key: str, value: bytes) -> bytes:
@@ -25,13 +25,25 @@ def vpd(serial: bytes = b"MT2243X00123") -> bytes:
 
 
 def test_name_and_part_number_are_read() -> None:
-    assert parse(vpd()) == Vpd("NVIDIA ConnectX-7 OSFP", "MCX75310AAS-NEAT")
+    assert parse_vpd(vpd()) == Vpd("NVIDIA ConnectX-7 OSFP", "MCX75310AAS-NEAT")
 
 
 def test_the_serial_number_goes_and_the_rest_stays() -> None:
     blank = mask_serials(vpd())
     assert b"MT2243X00123" not in blank
     assert blank == vpd(b"X" * 12), "with a checksum that is right again"
+
+
+def test_fields_of_a_vendor_that_repeat_the_serial_number_go_too() -> None:
+    """ConnectX has the card's UUID in V3 and its serial number once more in VU; a server's asset tag is writable."""
+    fields = field("PN", b"MCX75310AAS-NEAT") + field("SN", b"MT2243X00123 ")
+    fields += field("V3", b"d610e4f45c66ee118000a088c2b8a0c4") + field("VU", b"MT2243X00123MLNXS0D0F0")
+    raw = NAME + large(0x90, fields) + large(0x91, field("YA", b"rack 7 of Example Inc")) + b"\x78"
+    blank = mask_serials(raw)
+    assert [word in blank for word in (b"MT2243X00123", b"d610e4f4", b"Example", b"MCX75310AAS-NEAT")] == [
+        False
+    ] * 3 + [True]
+    assert list_serials(raw) == [b"MT2243X00123"]
 
 
 BROKEN = {
@@ -43,7 +55,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("raw", "found"), BROKEN.values(), ids=BROKEN)
-def test_broken_vpd_yields_what_came_before(raw: bytes, found: Vpd) -> None:
-    assert parse(raw) == found
+@pytest.mark.parametrize(("raw", "vpd"), BROKEN.values(), ids=BROKEN)
+def test_broken_vpd_yields_what_came_before(raw: bytes, vpd: Vpd) -> None:
+    assert parse_vpd(raw) == vpd
     assert len(mask_serials(raw)) == len(raw)

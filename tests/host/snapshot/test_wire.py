@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackbed.fabric.documents import DocumentError
-from trackbed.host.runner import Ran
+from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
-from trackbed.host.snapshot.wire import read_snapshot, read_wanted, write_snapshot
+from trackbed.host.snapshot.wire import build_snapshot_document, parse_snapshot, parse_wanted
 
 _WORD = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=5)
 
@@ -19,19 +19,21 @@ _WORD = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=
         st.dictionaries(_WORD, st.binary(max_size=20)),
         st.dictionaries(_WORD, _WORD),
         st.dictionaries(_WORD, st.lists(_WORD, max_size=3).map(tuple)),
-        st.dictionaries(st.lists(_WORD, min_size=1, max_size=3).map(tuple), st.builds(Ran, st.integers(0, 255), _WORD)),
+        st.dictionaries(
+            st.lists(_WORD, min_size=1, max_size=3).map(tuple), st.builds(ProgramResult, st.integers(0, 255), _WORD)
+        ),
         st.dictionaries(_WORD, _WORD),
     )
 )
-def test_a_snapshot_is_the_same_after_the_way(found: Snapshot) -> None:
-    assert read_snapshot(msgspec.json.decode(msgspec.json.encode(write_snapshot(found)))) == found
+def test_a_snapshot_is_the_same_after_the_way(snapshot: Snapshot) -> None:
+    assert parse_snapshot(msgspec.json.decode(msgspec.json.encode(build_snapshot_document(snapshot)))) == snapshot
 
 
 def test_what_is_wanted_is_the_same_after_the_way() -> None:
     wanted = Wanted(("/etc/*",), ("/a",), ("/b",), (("ip", "-V"),))
-    assert read_wanted(msgspec.json.decode(msgspec.json.encode(wanted))) == wanted
+    assert parse_wanted(msgspec.json.decode(msgspec.json.encode(wanted))) == wanted
 
 
 def test_what_is_no_snapshot_is_refused() -> None:
     with pytest.raises(DocumentError):
-        read_snapshot({"files": {"/x": 3}})
+        parse_snapshot({"files": {"/x": 3}})

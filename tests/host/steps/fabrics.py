@@ -2,7 +2,7 @@
 
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.plan.compute import compute_plan
-from trackbed.fabric.plan.plan import NodePlan
+from trackbed.fabric.plan.plan import NodePlan, Plan
 
 P2P = "{scheme: point-to-point, layout: spectrum-x-2tier, ipv6: 'fd00:10::/48'}"
 NODE_SUBNET = "{scheme: node-subnet, ipv4: 10.0.0.0/15, ipv6: 'fd00:10::/48'}"
@@ -12,8 +12,13 @@ NONE = "{scheme: none}"
 SCHEMES = {"point-to-point": P2P, "node-subnet": NODE_SUBNET, "shared-subnet": SHARED, "flat": FLAT}
 
 
-def node_plan(addressing: str, ports: str = "", nodes: int = 4, more: str = "") -> NodePlan:
+def node_plan(addressing: str, ports: str = "", nodes: int = 4, spec: str = "") -> NodePlan:
     """The second node of a Fabric with two rails."""
+    return fabric_plan(addressing, ports, nodes, spec).nodes[1]
+
+
+def fabric_plan(addressing: str, ports: str = "", nodes: int = 4, spec: str = "") -> Plan:
+    """A Fabric with two rails."""
     group = f'hosts: "gpu-[0-{nodes - 1}]"' + (f", hostPorts: {{gpu-1: {ports}}}" if ports else "")
     text = f"""
 apiVersion: trackbed.dev/v1alpha1
@@ -23,5 +28,5 @@ spec:
   nodes: [{{{group}}}]
   rails: 2
   addressing: {addressing}
-{more}"""
-    return compute_plan(load_fabric(text.encode(), "fabric.yaml").fabric, {}).nodes[1]
+{spec}"""
+    return compute_plan(load_fabric(text.encode(), "fabric.yaml").fabric, {})

@@ -3,17 +3,22 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from tests.host.kinds.test_vfs import PCI, number, ports, vf, wanted
 from tests.host.places import Host
+from tests.host.steps.fabrics import node_plan
 from tests.host.trees import everything_below, grow
 from trackbed.host.kinds import file
+from trackbed.host.setting import Setting
+from trackbed.host.steps import iter_settings
 from trackbed.host.transaction.apply import apply, undo
 from trackbed.host.transaction.compare import compare
 
+FILES = [file.BOOT_SCRIPT, file.PORT_UNIT, file.BOOT_TARGET, file.BOOT_WANTED, file.PORT_RULES]
 SYSTEMD = {"/usr/lib/systemd/system/multi-user.target": ""}
 
 
@@ -27,30 +32,41 @@ def test_the_boot_unit_is_written_where_systemd_is_and_taken_away_with_the_plan(
     grow(host.machine.root, SYSTEMD)
     before = everything_below(host.machine.root)
     apply(host.machine, wanted(steps=frozenset({"qos"})), host.records)
-    written = [
-        path for path in (file.BOOT_SCRIPT, file.BOOT_UNIT, file.BOOT_WANTED) if host.machine.locate(path).is_file()
-    ]
-    assert written == [file.BOOT_SCRIPT, file.BOOT_UNIT, file.BOOT_WANTED]
+    written = [path for path in FILES if host.machine.locate(path).is_file()]
+    assert written == FILES
     assert host.machine.locate(file.BOOT_SCRIPT).stat().st_mode & 0o777 == 0o755
     assert compare(host.machine, wanted(steps=frozenset({"qos"}))).changes == ()
     assert undo(host.machine, host.records) == ()
     assert everything_below(host.machine.root) == before
 
 
-def test_the_unit_runs_before_kubelet_and_after_the_ports_have_their_names() -> None:
-    unit = content(file.BOOT_UNIT)
+def test_a_ports_unit_runs_before_kubelet_and_lives_as_long_as_its_device() -> None:
+    unit = content(file.PORT_UNIT)
     assert "Before=kubelet.service" in unit
-    assert "sys-subsystem-net-devices-eth0.device sys-subsystem-net-devices-eth1.device" in unit
+    assert "BindsTo=sys-subsystem-net-devices-%i.device" in unit
+    assert "Wants=trackbed-port@eth0.service trackbed-port@eth1.service" in content(file.BOOT_TARGET)
+
+
+@pytest.mark.needs("udevadm")
+@pytest.mark.may_skip("a container has no udev; emulated servers run the rules")
+def test_udev_takes_the_rules_and_they_name_each_ports_unit(tmp_path: Path) -> None:
+    rules = content(file.PORT_RULES)
+    assert 'NAME=="eth0", TAG+="systemd", ENV{SYSTEMD_WANTS}+="trackbed-port@eth0.service"' in rules
+    place = tmp_path / "90-trackbed-ports.rules"
+    place.write_text(rules)
+    ran = subprocess.run(["udevadm", "verify", str(place)], capture_output=True, text=True, timeout=30, check=False)
+    assert "failed" not in ran.stdout + ran.stderr or "0 udev rules" in ran.stdout, ran.stdout + ran.stderr
 
 
 @pytest.mark.needs("systemd-analyze")
-def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
-    place = tmp_path / "trackbed-boot.service"
-    place.write_text(content(file.BOOT_UNIT))
+def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
+    for path in (file.PORT_UNIT, file.BOOT_TARGET):
+        (tmp_path / Path(path).name).write_text(content(path))
+    places = [str(tmp_path / "trackbed-port@eth0.service"), str(tmp_path / "trackbed-boot.target")]
     ran = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(place)], capture_output=True, text=True, timeout=60, check=False
+        ["systemd-analyze", "verify", "--man=no", *places], capture_output=True, text=True, timeout=60, check=False
     )
-    assert [line for line in ran.stderr.splitlines() if "trackbed-boot" in line] == []
+    assert [line for line in ran.stderr.splitlines() if "trackbed-" in line] == []
 
 
 def test_the_boot_script_makes_the_vfs(host: Host, tmp_path: Path) -> None:
@@ -68,7 +84,24 @@ def test_the_boot_script_says_which_port_offers_no_vfs_and_goes_on(host: Host, t
     assert number(host, PCI[1]) == "4"
 
 
-SHOWN = "    vf 0     link/ether 02:00:00:00:00:11 brd ff:ff:ff:ff:ff:ff, spoof checking off, link-state auto, trust on"
+SET = "02:00:00:00:00:11"
+HOSTILE = ("$(touch x)", "`touch x`", "a;touch x;", "a\ntouch x\n", "a)touch x;;", "*", "a b", "'", '"')
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_name_is_a_command_of_the_boot_script(tmp_path: Path, name: str) -> None:
+    plan = node_plan("{scheme: none}", '["0000:18:00.0", {mac: "b8:3f:d2:00:00:01"}]', spec="  vfs: {count: 2}\n")
+    ports = tuple(port._replace(netdev=name) for port in plan.ports[1:])
+    settings = iter_settings(plan._replace(ports=ports), frozenset({"qos"}))
+    (tmp_path / "boot.sh").write_text(content(file.BOOT_SCRIPT, settings).replace("left=120", "left=0"))
+    ran = subprocess.run(
+        ["sh", "boot.sh"], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False, env={"PATH": "/bin"}
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["boot.sh"], ran.stderr
+
+
+MACS = ["0e:7d:00:00:40:00", "0e:7d:00:00:40:01"]
+SHOWN = f"    vf 0     link/ether {SET} brd ff:ff:ff:ff:ff:ff, spoof checking off, link-state auto, trust on"
 
 
 def test_the_boot_script_guards_the_vfs_that_are_there(host: Host, tmp_path: Path) -> None:
@@ -79,10 +112,14 @@ def test_the_boot_script_guards_the_vfs_that_are_there(host: Host, tmp_path: Pat
     ran = script(host, tmp_path, ip=f'[ "$1 $2" != "link show" ] || echo "{SHOWN}"')
     assert (ran.returncode, ran.stderr) == (0, "")
     assert heard(tmp_path) == [
+        "ip link set dev eth0 up",
         "udevadm settle --timeout=30",
         "ip link show dev eth0",
+        f"ip link set dev eth0 vf 0 mac {MACS[0]}",
         "ip link set dev eth0 vf 0 trust off",
         "ip link set dev eth0 vf 0 spoofchk on",
+        "ip link set dev eth1 up",
+        "udevadm settle --timeout=30",
         "ip link show dev eth1",
     ]
     assert host.machine.read("/sys/devices/pci0000:00/0000:18:00.2/net/eth0v0/mtu") == "9000"
@@ -92,19 +129,108 @@ def test_the_boot_script_guards_the_vfs_that_are_there(host: Host, tmp_path: Pat
 
 def test_the_boot_script_leaves_guards_alone_that_are_as_wanted(host: Host, tmp_path: Path) -> None:
     vf(host, "0000:18:00.2", netdev="eth0v0")
-    sound = SHOWN.replace("checking off", "checking on").replace("trust on", "trust off")
+    sound = SHOWN.replace("checking off", "checking on").replace("trust on", "trust off").replace(SET, MACS[0])
+    grow(host.machine.root, {f"/sys/bus/pci/devices/{PCI[0]}/virtfn0/net/eth0v0/address": f"{MACS[0]}\n"})
     script(host, tmp_path, ip=f'[ "$1 $2" != "link show" ] || echo "{sound}"')
-    assert [line for line in heard(tmp_path) if "link set" in line] == []
+    assert [line for line in heard(tmp_path) if "link set" in line and "vf" in line] == []
 
 
 def test_the_boot_script_sets_no_switch_that_the_driver_does_not_have(host: Host, tmp_path: Path) -> None:
     vf(host, "0000:18:00.2", netdev="eth0v0")
     script(host, tmp_path, ip='echo "    vf 0     link/ether 02:00:00:00:00:11 brd ff:ff:ff:ff:ff:ff, link-state auto"')
-    assert [line for line in heard(tmp_path) if "vf 0" in line] == []
+    assert [line for line in heard(tmp_path) if "vf 0 trust" in line or "vf 0 spoofchk" in line] == []
 
 
-ETS = """[ "$4" = eth0 ] || exit 1
+def test_the_boot_script_binds_the_driver_of_a_vf_anew_that_gets_an_address(host: Host, tmp_path: Path) -> None:
+    vf(host, "0000:18:00.2", netdev="eth0v0")
+    ran = script(host, tmp_path, ip=f'[ "$1 $2" != "link show" ] || echo "{SHOWN}"')
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert host.machine.read("/sys/bus/pci/drivers/mlx5_core/unbind") == "0000:18:00.2"
+    assert host.machine.read("/sys/bus/pci/drivers_probe") == "0000:18:00.2"
+
+
+@pytest.mark.parametrize(
+    ("shown", "used", "binds"),
+    [
+        pytest.param(MACS[0], MACS[0], False, id="set and read"),
+        pytest.param(MACS[0], SET, True, id="set and not read"),
+        pytest.param(SET, MACS[0], True, id="not set"),
+    ],
+)
+def test_the_boot_script_binds_a_vf_anew_only_for_an_address_that_is_not_in_use(
+    host: Host, tmp_path: Path, shown: str, used: str, *, binds: bool
+) -> None:
+    vf(host, "0000:18:00.2", netdev="eth0v0")
+    grow(host.machine.root, {f"/sys/bus/pci/devices/{PCI[0]}/virtfn0/net/eth0v0/address": f"{used}\n"})
+    script(host, tmp_path, ip=f'[ "$1 $2" != "link show" ] || echo "{SHOWN.replace(SET, shown)}"')
+    assert host.machine.locate("/sys/bus/pci/drivers_probe").exists() is binds
+    assert any("mac" in line for line in heard(tmp_path)) is (shown != MACS[0])
+
+
+def test_the_boot_script_leaves_the_address_of_a_vf_in_a_pod(host: Host, tmp_path: Path) -> None:
+    vf(host, "0000:18:00.2")
+    script(host, tmp_path, ip=f'[ "$1 $2" != "link show" ] || echo "{SHOWN}"')
+    assert not host.machine.locate("/sys/bus/pci/drivers_probe").exists()
+    assert not any("mac" in line for line in heard(tmp_path))
+
+
+def test_the_boot_script_does_one_port(host: Host, tmp_path: Path) -> None:
+    ran = script(host, tmp_path, "eth1")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert [number(host, pci) for pci in PCI] == ["0", "4"]
+
+
+def test_the_boot_script_gives_guids_on_infiniband(host: Host, tmp_path: Path) -> None:
+    vf(host, "0000:18:00.2", netdev="eth0v0")
+    grow(
+        host.machine.root, {f"/sys/bus/pci/devices/{PCI[0]}/virtfn0/infiniband/mlx5_4/node_guid": "0000:0000:0000:0000"}
+    )
+    settings = wanted(steps=frozenset({"qos"}), spec="  linkType: infiniband\n")
+    ran = script(host, tmp_path, "eth0", settings=settings, ip="echo vf 0")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    guid = "0e:7d:00:ff:fe:00:40:00"
+    assert [line for line in heard(tmp_path) if line.startswith("ip ")] == [
+        "ip link set dev eth0 up",
+        "ip link show dev eth0",
+        f"ip link set dev eth0 vf 0 node_guid {guid}",
+        f"ip link set dev eth0 vf 0 port_guid {guid}",
+        "ip link set dev eth0 vf 0 state auto",
+    ]
+    assert host.machine.read("/sys/bus/pci/drivers_probe") == "0000:18:00.2"
+
+
+def driven(host: Host, driver: str) -> None:
+    """Port eth0 has this driver."""
+    (host.machine.root / f"sys/bus/pci/drivers/{driver}").mkdir(parents=True)
+    place = host.machine.root / f"sys/devices/pci0000:00/{PCI[0]}/driver"
+    place.symlink_to(host.machine.root / f"sys/bus/pci/drivers/{driver}")
+
+
+def test_the_boot_script_takes_mlx5_over_from_its_firmware_before_it_sets_dcb(host: Host, tmp_path: Path) -> None:
+    driven(host, "mlx5_core")
+    script(host, tmp_path, dcb=ETS.format(own=3, classes=8, order="dscp"))
+    sets = [line for line in heard(tmp_path) if line.startswith("dcb ")]
+    assert sets[0] == "dcb dcbx set dev eth0 host ieee"
+
+
+@pytest.mark.parametrize(
+    ("classes", "notices"), [pytest.param(8, 6, id="eight classes"), pytest.param(4, 2, id="four classes")]
+)
+def test_the_boot_script_gives_ice_its_bandwidth_after_the_first_dscp(
+    host: Host, tmp_path: Path, classes: int, notices: int
+) -> None:
+    driven(host, "ice")
+    script(host, tmp_path, dcb=ETS.format(own=3, classes=classes, order="dscp"))
+    assert [line for line in heard(tmp_path) if line.startswith("dcb ")] == [
+        "dcb pfc set dev eth0 prio-pfc all:off 3:on",
+        f"dcb app replace dev eth0 dscp-prio 26:3 48:{notices}",
+        f"dcb ets set dev eth0 tc-tsa all:ets tc-bw all:0 0:40 {notices}:10 3:50",
+    ]
+
+
+ETS = """[ "$4" = eth0 ] || [ "$5" = eth0 ] || exit 1
 case "$*" in
+"-N app show"*) echo "dscp-prio 26:3 48:2 48:6 " ;;
 *prio-tc) echo "prio-tc 0:0 1:1 2:2 3:{own} 4:4 5:5 6:6 7:7" ;;
 *ets-cap) echo "ets-cap {classes}" ;;
 "apptrust show"*) echo "order: {order}" ;;
@@ -115,7 +241,7 @@ SHARED = ["ets set dev eth0 tc-tsa all:strict 0:ets 1:ets tc-bw all:0 0:50 1:50 
 
 
 @pytest.mark.parametrize(
-    ("own", "classes", "order", "more"),
+    ("own_bits", "classes", "order", "spec"),
     [
         pytest.param(3, 8, "dscp pcp", [], id="all is as wanted"),
         pytest.param(3, 8, "pcp dscp", ["apptrust set dev eth0 order dscp"], id="another trust"),
@@ -125,28 +251,31 @@ SHARED = ["ets set dev eth0 tc-tsa all:strict 0:ets 1:ets tc-bw all:0 0:50 1:50 
     ],
 )
 def test_the_boot_script_sets_dcb_where_the_driver_has_it(
-    host: Host, own: int, classes: int, order: str, more: list[str]
+    host: Host, own_bits: int, classes: int, order: str, spec: list[str]
 ) -> None:
     folder = host.machine.root.parent
-    ran = script(host, folder, dcb=ETS.format(own=own, classes=classes, order=order))
+    ran = script(host, folder, dcb=ETS.format(own=own_bits, classes=classes, order=order))
     assert (ran.returncode, ran.stderr) == (0, "")
-    sets = [line.removeprefix("dcb ") for line in heard(folder) if " set " in line or " replace " in line]
+    sets = [line.removeprefix("dcb ") for line in heard(folder) if line.startswith("dcb ")]
     assert sorted(sets) == sorted(
-        ["app replace dev eth0 dscp-prio 26:3 48:6", "pfc set dev eth0 prio-pfc all:off 3:on", *more]
+        ["app replace dev eth0 dscp-prio 26:3 48:6", "pfc set dev eth0 prio-pfc all:off 3:on", *spec]
     )
 
 
 def test_the_boot_script_asks_a_driver_without_dcb_once_for_each_port(host: Host, tmp_path: Path) -> None:
     script(host, tmp_path)
-    asked = [line for line in (tmp_path / "heard").read_text().splitlines() if line.startswith("dcb ")]
-    assert asked == ["dcb app show dev eth0", "dcb app show dev eth1"]
+    lines = [line for line in (tmp_path / "heard").read_text().splitlines() if line.startswith("dcb ")]
+    assert lines == ["dcb app show dev eth0", "dcb app show dev eth1"]
 
 
 def test_the_boot_script_gives_rdma_cm_its_traffic_class(host: Host, tmp_path: Path) -> None:
-    file = "/sys/kernel/config/rdma_cm/rail0/ports/1/default_roce_tos"
-    grow(host.machine.root, {file: "0\n"})
+    files = [f"/sys/kernel/config/rdma_cm/{name}/ports/1/default_roce_tos" for name in ("mlx5_9", "rxe7", "other")]
+    grow(host.machine.root, dict.fromkeys(files, "0\n"))
+    grow(host.machine.root, {f"/sys/bus/pci/devices/{PCI[0]}/infiniband/mlx5_9/node_guid": "x\n"})
+    for name, interface in (("rxe7", "eth1"), ("other", "mgmt0")):
+        grow(host.machine.root, {f"/sys/class/infiniband/{name}/ports/1/gid_attrs/ndevs/0": f"{interface}\n"})
     script(host, tmp_path)
-    assert host.machine.read(file) == "106"
+    assert [host.machine.read(file) for file in files] == ["106", "106", "0"]
 
 
 @pytest.mark.needs("dash")
@@ -164,18 +293,22 @@ def test_shellcheck_finds_nothing_in_the_boot_script() -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
-def script(host: Host, folder: Path, **programs: str) -> subprocess.CompletedProcess[str]:
+def script(
+    host: Host, folder: Path, *ports_to_do: str, settings: Iterable[Setting] = (), **programs: str
+) -> subprocess.CompletedProcess[str]:
     """Run the boot script on the tree instead of on this host, with stand-ins for ip, dcb and udevadm."""
-    text = content(file.BOOT_SCRIPT)
+    text = content(file.BOOT_SCRIPT, settings)
     for name, body in ({"ip": "", "udevadm": "", "dcb": "exit 1"} | programs).items():
         place = folder / "bin" / name
         place.parent.mkdir(exist_ok=True)
         place.write_text(f'#!/bin/sh\necho "{name} $*" >>{folder}/heard\n{body}\n')
         place.chmod(0o755)
     place = folder / "boot.sh"
-    place.write_text(re.sub(r'([ ="])/sys/', rf"\1{host.machine.root}/sys/", text))
+    place.write_text(re.sub(r'([ =">])/sys/', rf"\1{host.machine.root}/sys/", text))
     path = {"PATH": f"{folder}/bin:/usr/bin:/bin"}
-    return subprocess.run(["sh", str(place)], capture_output=True, text=True, timeout=30, check=False, env=path)
+    return subprocess.run(
+        ["sh", str(place), *ports_to_do], capture_output=True, text=True, timeout=30, check=False, env=path
+    )
 
 
 def heard(folder: Path) -> list[str]:
@@ -184,7 +317,7 @@ def heard(folder: Path) -> list[str]:
     return [line for line in lines if not (line.startswith("dcb ") and " show " in line)]
 
 
-def content(path: str) -> str:
+def content(path: str, settings: Iterable[Setting] = ()) -> str:
     """What the plan wants in a file."""
-    wants = [setting.want for setting in wanted(steps=frozenset({"qos"}))]
+    wants = [setting.want for setting in settings or wanted(steps=frozenset({"qos"}))]
     return next(want.content for want in wants if isinstance(want, file.Want) and want.path == path)

@@ -16,8 +16,8 @@ from tests.host.places import Host, everything
 from tests.host.steps.fabrics import P2P, node_plan
 from tests.host.trees import Scripted, everything_below, grow, grub_host, nic, update_grub
 from trackbed.host.setting import Setting
-from trackbed.host.steps import list_settings
-from trackbed.host.transaction.apply import apply, undo
+from trackbed.host.steps import iter_settings
+from trackbed.host.transaction.apply import ApplyOptions, apply, undo
 from trackbed.host.transaction.compare import compare
 
 PORTS = '[{pci: "0000:18:00.0", netdev: eth0}, {pci: "0000:3a:00.0", netdev: eth1}]'
@@ -32,7 +32,7 @@ MORE = """\
 
 def wanted() -> tuple[Setting, ...]:
     """What a Fabric that asks for everything wants of a host."""
-    return list_settings(node_plan(P2P, PORTS, more=MORE))
+    return iter_settings(node_plan(P2P, PORTS, spec=MORE))
 
 
 def programs(root: Path) -> Scripted:
@@ -86,7 +86,7 @@ def test_everything_is_applied_once_and_undone(host: Host) -> None:
     assert {change.step for change in done.changes} == {
         *("cmdline", "rdma", "vfs", "addresses", "routing", "qos", "limits", "kubelet", "runtime")
     }
-    assert [(change.subject, change.reboot) for change in done.left.changes] == [("kernel arguments", True)]
+    assert [(change.subject, change.reboot) for change in done.remaining.changes] == [("kernel arguments", True)]
     after = state(host)
     assert apply(host.machine, wanted(), host.records).changes == ()
     assert state(host) == after
@@ -96,10 +96,10 @@ def test_everything_is_applied_once_and_undone(host: Host) -> None:
 
 def test_until_the_next_boot_no_file_is_touched(host: Host) -> None:
     before = set(everything_below(host.machine.root))
-    done = apply(host.machine, wanted(), host.records, until_reboot=True)
+    done = apply(host.machine, wanted(), host.records, options=ApplyOptions(until_reboot=True))
     assert {change.step for change in done.changes} >= {"rdma", "vfs", "addresses", "routing"}
     assert {path for path in set(everything_below(host.machine.root)) ^ before if path.startswith("etc/")} == set()
-    assert [change.subject for change in done.left.changes] == []
+    assert [change.subject for change in done.remaining.changes] == []
 
 
 KILLED = """
@@ -108,12 +108,12 @@ from pathlib import Path
 from tests.host.kernel import RdmaCore
 from tests.host.nics import Drivers, NicSocket
 from tests.host.transaction.test_whole_chain import programs, wanted
-from trackbed.host import talk
-from trackbed.host.transaction import apply
+from trackbed.host import rdma_core
+from trackbed.host.transaction import apply, rounds
 from trackbed.host.machine import Machine
 
 left = int(sys.argv[4])
-perform = apply.perform
+perform = rounds.perform_operation
 
 def doomed(machine, change, operation):
     global left
@@ -122,10 +122,10 @@ def doomed(machine, change, operation):
         os.kill(os.getpid(), signal.SIGKILL)
     perform(machine, change, operation)
 
-apply.perform = doomed
+rounds.perform_operation = doomed
 root = Path(sys.argv[1])
-talk.open_rdma = lambda machine: RdmaCore(root)
-Machine.socket = lambda machine: NicSocket(machine, Drivers(file=root / "drivers.json"))
+rdma_core.open_socket = lambda machine: RdmaCore(root)
+Machine.open_socket = lambda machine: NicSocket(machine, Drivers(file=root / "drivers.json"))
 apply.apply(Machine(root, Path(sys.argv[2]), programs(root)), wanted(), Path(sys.argv[3]))
 """
 

@@ -14,13 +14,13 @@ from trackbed.kernel.netlink.addresses import (
     IFA_F_TENTATIVE,
     Address,
     _parse_address,
-    add_address,
-    delete_address,
+    build_add_address,
+    build_delete_address,
+    build_replace_address,
     list_addresses,
-    replace_address,
 )
 from trackbed.kernel.netlink.codec import MalformedError
-from trackbed.kernel.netlink.links import VethEnd, create_veth, set_link
+from trackbed.kernel.netlink.links import VethEnd, build_create_veth, build_set_link
 from trackbed.kernel.netlink.routes import list_routes
 from trackbed.kernel.netlink.sockets import BatchError, Socket
 
@@ -32,7 +32,11 @@ V6 = Address(20, AF_INET6, int(ip_address("fd00::2")), 127, flags=IFA_F_NODAD)
 def port(sock: Socket) -> None:
     """A link of index 20, up and with a carrier."""
     sock.send(
-        [create_veth(VethEnd("a", index=20), VethEnd("b", index=21)), set_link(20, up=True), set_link(21, up=True)]
+        [
+            build_create_veth(VethEnd("a", index=20), VethEnd("b", index=21)),
+            build_set_link(20, up=True),
+            build_set_link(21, up=True),
+        ]
     )
 
 
@@ -42,15 +46,15 @@ def own(sock: Socket, family: int = 0) -> list[Address]:
 
 @pytest.mark.parametrize("address", [V4, V6], ids=["IPv4", "IPv6"])
 def test_address_is_listed_as_it_was_added_and_goes_when_deleted(sock: Socket, address: Address) -> None:
-    sock.send([add_address(address)])
+    sock.send([build_add_address(address)])
     (listed,) = own(sock)
     assert listed == replace(address, flags=address.flags | IFA_F_PERMANENT, label=listed.label)
-    sock.send([delete_address(listed)])
+    sock.send([build_delete_address(listed)])
     assert own(sock) == []
 
 
 def test_family_narrows_the_list(sock: Socket) -> None:
-    sock.send([add_address(V4), add_address(V6)])
+    sock.send([build_add_address(V4), build_add_address(V6)])
     assert [a.address for a in own(sock, AF_INET)] == [V4.address]
     assert [a.address for a in own(sock, AF_INET6)] == [V6.address]
     assert len(own(sock)) == 2
@@ -58,32 +62,32 @@ def test_family_narrows_the_list(sock: Socket) -> None:
 
 @pytest.mark.parametrize("address", [V4, V6], ids=["IPv4", "IPv6"])
 def test_adding_twice_is_refused_and_replacing_is_not(sock: Socket, address: Address) -> None:
-    sock.send([add_address(address), replace_address(address)])
+    sock.send([build_add_address(address), build_replace_address(address)])
     with pytest.raises(BatchError) as caught:
-        sock.send([add_address(address)])
+        sock.send([build_add_address(address)])
     assert caught.value.failures[0].errno == errno.EEXIST
     assert len(own(sock)) == 1
 
 
 def test_no_route_to_the_subnet_is_made_where_none_is_wanted(sock: Socket) -> None:
-    sock.send([add_address(replace(V4, flags=IFA_F_NOPREFIXROUTE))])
+    sock.send([build_add_address(replace(V4, flags=IFA_F_NOPREFIXROUTE))])
     assert list_routes(sock, AF_INET) == ()
     assert own(sock)[0].flags & IFA_F_NOPREFIXROUTE
 
 
 def test_route_to_the_subnet_is_the_default(sock: Socket) -> None:
-    sock.send([add_address(V4)])
+    sock.send([build_add_address(V4)])
     assert [(r.dst, r.prefix, r.oif) for r in list_routes(sock, AF_INET)] == [(V4.address, 31, 20)]
 
 
 def test_ipv6_address_without_duplicate_detection_is_usable_at_once(sock: Socket) -> None:
-    sock.send([add_address(V6), add_address(replace(V6, address=V6.address + 2, flags=0))])
+    sock.send([build_add_address(V6), build_add_address(replace(V6, address=V6.address + 2, flags=0))])
     tentative = {a.address: bool(a.flags & IFA_F_TENTATIVE) for a in own(sock)}
     assert tentative == {V6.address: False, V6.address + 2: True}
 
 
 def test_label_is_the_links_name_or_the_one_given(sock: Socket) -> None:
-    sock.send([add_address(V4), add_address(replace(V4, address=V4.address + 2, label="a:second"))])
+    sock.send([build_add_address(V4), build_add_address(replace(V4, address=V4.address + 2, label="a:second"))])
     assert [a.label for a in own(sock)] == ["a", "a:second"]
 
 
@@ -93,9 +97,9 @@ def test_label_is_the_links_name_or_the_one_given(sock: Socket) -> None:
     ids=["prefix", "address", "link", "label"],
 )
 def test_address_that_differs_is_not_deleted(sock: Socket, other: Address) -> None:
-    sock.send([add_address(V4)])
+    sock.send([build_add_address(V4)])
     with pytest.raises(BatchError) as caught:
-        sock.send([delete_address(other)])
+        sock.send([build_delete_address(other)])
     assert caught.value.failures[0].errno == errno.EADDRNOTAVAIL
     assert len(own(sock)) == 1
 

@@ -8,12 +8,12 @@ import pytest
 
 from tests.kernel.senders import set_neighbour
 from trackbed.kernel.netlink.codec import MalformedError
-from trackbed.kernel.netlink.links import VethEnd, create_veth, set_link
+from trackbed.kernel.netlink.links import VethEnd, build_create_veth, build_set_link
 from trackbed.kernel.netlink.neighbours import (
     NUD_PERMANENT,
     Neighbour,
     _parse_neighbour,
-    delete_neighbour,
+    build_delete_neighbour,
     flush_neighbours,
     list_neighbours,
 )
@@ -27,7 +27,11 @@ V6 = Neighbour(20, AF_INET6, int(ip_address("fd00::1")), "02:00:00:00:00:09", NU
 def port(sock: Socket) -> None:
     """Links of index 20 and 21, up."""
     sock.send(
-        [create_veth(VethEnd("a", index=20), VethEnd("b", index=21)), set_link(20, up=True), set_link(21, up=True)]
+        [
+            build_create_veth(VethEnd("a", index=20), VethEnd("b", index=21)),
+            build_set_link(20, up=True),
+            build_set_link(21, up=True),
+        ]
     )
 
 
@@ -40,7 +44,7 @@ def known(sock: Socket, family: int = 0) -> set[Neighbour]:
 def test_entry_is_listed_as_it_was_set_and_goes_when_deleted(sock: Socket, entry: Neighbour) -> None:
     sock.send([set_neighbour(entry)])
     assert known(sock) == {entry}
-    sock.send([delete_neighbour(entry)])
+    sock.send([build_delete_neighbour(entry)])
     assert entry not in known(sock)
 
 
@@ -57,7 +61,7 @@ def test_setting_again_changes_the_mac(sock: Socket) -> None:
 
 def test_absent_entry_is_not_deleted(sock: Socket) -> None:
     with pytest.raises(BatchError) as caught:
-        sock.send([delete_neighbour(V4)])
+        sock.send([build_delete_neighbour(V4)])
     assert caught.value.failures[0].errno == errno.ENOENT
 
 

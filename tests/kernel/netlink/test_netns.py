@@ -90,14 +90,14 @@ def test_file_that_is_no_namespace_is_named(tmp_path: Path) -> None:
 @pytest.mark.needs("root")
 def test_pinned_namespace_lives_until_deleted_and_deleting_twice_is_fine(tmp_path: Path) -> None:
     path = tmp_path / "pod"
-    netns.create(path)
+    netns.create_netns(path)
     try:
         with Socket(netns=path) as sock:
             assert [link.name for link in list_links(sock)] == ["lo"]
         assert netns.read_inode(path) != netns.read_inode(OWN)
     finally:
-        netns.delete(path)
-    netns.delete(path)
+        netns.delete_netns(path)
+    netns.delete_netns(path)
     assert not path.exists()
     assert str(path) not in Path("/proc/self/mounts").read_text()
 
@@ -106,7 +106,7 @@ def test_new_leaves_what_is_there_alone(tmp_path: Path) -> None:
     path = tmp_path / "taken"
     path.write_text("mine")
     with pytest.raises(FileExistsError):
-        netns.create(path)
+        netns.create_netns(path)
     assert path.read_text() == "mine"
 
 

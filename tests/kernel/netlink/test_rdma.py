@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from trackbed.kernel.netlink import codec, rdma
 from trackbed.kernel.netlink.codec import MalformedError, Message
-from trackbed.kernel.netlink.links import VethEnd, create_veth
+from trackbed.kernel.netlink.links import VethEnd, build_create_veth
 from trackbed.kernel.netlink.rdma import RdmaDevice
 from trackbed.kernel.netlink.sockets import NETLINK_RDMA, BatchError, Socket
 
@@ -32,24 +32,26 @@ DEVICE = bytes.fromhex(
     [
         pytest.param(rdma.build_device_dump(), 0x1401, "", id="rdma dev show"),
         pytest.param(
-            rdma.create_link("rxe9", "rail7"),
+            rdma.build_create_link("rxe9", "rail7"),
             0x1403,
             "09000200 72786539 00000000 08004100 72786500 0a003300 7261696c 37000000",
             id="rdma link add rxe9 type rxe netdev rail7",
         ),
         pytest.param(
-            rdma.rename_device(0, "rxe8"),
+            rdma.build_rename_device(0, "rxe8"),
             0x1402,
             "08000100 00000000 09000200 72786538 00000000",
             id="rdma dev set rxe9 name rxe8",
         ),
         pytest.param(
-            rdma.move_device(0, 4), 0x1402, "08000100 00000000 08004400 04000000", id="rdma dev set rxe8 netns nn"
+            rdma.build_move_device(0, 4), 0x1402, "08000100 00000000 08004400 04000000", id="rdma dev set rxe8 netns nn"
         ),
         pytest.param(
-            rdma.set_netns_mode("exclusive"), 0x1407, "05004200 00000000", id="rdma system set netns exclusive"
+            rdma.build_set_netns_mode("exclusive"), 0x1407, "05004200 00000000", id="rdma system set netns exclusive"
         ),
-        pytest.param(rdma.set_netns_mode("shared"), 0x1407, "05004200 01000000", id="rdma system set netns shared"),
+        pytest.param(
+            rdma.build_set_netns_mode("shared"), 0x1407, "05004200 01000000", id="rdma system set netns shared"
+        ),
     ],
 )
 def test_messages_are_those_of_the_rdma_program(message: Message, kind: int, body: str) -> None:
@@ -114,7 +116,7 @@ def delete_link(index: int) -> Message:
 @pytest.fixture
 def soft(sock: Socket, here: int) -> Iterator[tuple[Socket, RdmaDevice]]:
     """A soft-RoCE device on a veth of its own namespace, and the socket that sees it."""
-    sock.send([create_veth(VethEnd("rail0", index=20), VethEnd("leaf"))])
+    sock.send([build_create_veth(VethEnd("rail0", index=20), VethEnd("leaf"))])
     try:
         talk = Socket(NETLINK_RDMA, here)
     except OSError as error:
@@ -122,7 +124,7 @@ def soft(sock: Socket, here: int) -> Iterator[tuple[Socket, RdmaDevice]]:
     with talk:
         name = f"tb{os.getpid()}"
         try:
-            talk.send([rdma.create_link(name, "rail0")])
+            talk.send([rdma.build_create_link(name, "rail0")])
         except BatchError as error:
             pytest.skip(f"this kernel has no soft-RoCE: {error}")
         made = next(listed for listed in rdma.list_devices(talk) if listed.name == name)
@@ -135,7 +137,7 @@ def soft(sock: Socket, here: int) -> Iterator[tuple[Socket, RdmaDevice]]:
 def test_soft_device_is_made_shown_renamed_and_deleted(soft: tuple[Socket, RdmaDevice]) -> None:
     talk, made = soft
     assert (made.ports, made.protocol) == (1, "roce")
-    talk.send([rdma.rename_device(made.index, f"{made.name}x")])
+    talk.send([rdma.build_rename_device(made.index, f"{made.name}x")])
     assert f"{made.name}x" in [listed.name for listed in rdma.list_devices(talk)]
     talk.send([delete_link(made.index)])
     assert made.index not in [listed.index for listed in rdma.list_devices(talk)]

@@ -8,7 +8,7 @@ from socket import AF_INET, AF_INET6
 import pytest
 
 from trackbed.kernel.netlink.codec import MalformedError
-from trackbed.kernel.netlink.rules import PolicyRule, _parse_rule, add_rule, delete_rule, list_rules
+from trackbed.kernel.netlink.rules import PolicyRule, _parse_rule, build_add_rule, build_delete_rule, list_rules
 from trackbed.kernel.netlink.sockets import BatchError, Socket
 
 SOURCE = PolicyRule(AF_INET, 1000, 1000, src=int(ip_address("172.16.0.0")), src_prefix=32, protocol=99)
@@ -37,14 +37,14 @@ SOURCE = PolicyRule(AF_INET, 1000, 1000, src=int(ip_address("172.16.0.0")), src_
 )
 def test_rule_is_listed_as_it_was_added_and_goes_when_deleted(sock: Socket, rule: PolicyRule) -> None:
     before = list_rules(sock, rule.family)
-    sock.send([add_rule(rule)])
+    sock.send([build_add_rule(rule)])
     assert set(list_rules(sock, rule.family)) - set(before) == {rule}
-    sock.send([delete_rule(rule)])
+    sock.send([build_delete_rule(rule)])
     assert list_rules(sock, rule.family) == before
 
 
 def test_rules_come_in_the_order_they_are_asked(sock: Socket) -> None:
-    sock.send([add_rule(replace(SOURCE, priority=number)) for number in (3000, 1000, 2000)])
+    sock.send([build_add_rule(replace(SOURCE, priority=number)) for number in (3000, 1000, 2000)])
     assert [rule.priority for rule in list_rules(sock, AF_INET)] == [0, 1000, 2000, 3000, 32766, 32767]
 
 
@@ -60,7 +60,7 @@ def test_both_families_are_listed(sock: Socket) -> None:
 
 def test_same_rule_twice_is_refused(sock: Socket) -> None:
     with pytest.raises(BatchError) as caught:
-        sock.send([add_rule(SOURCE), add_rule(SOURCE)])
+        sock.send([build_add_rule(SOURCE), build_add_rule(SOURCE)])
     assert [(f.index, f.errno) for f in caught.value.failures] == [(1, errno.EEXIST)]
 
 
@@ -70,9 +70,9 @@ def test_same_rule_twice_is_refused(sock: Socket) -> None:
     ids=["source", "table", "priority", "protocol"],
 )
 def test_rule_that_differs_is_not_deleted(sock: Socket, other: PolicyRule) -> None:
-    sock.send([add_rule(SOURCE)])
+    sock.send([build_add_rule(SOURCE)])
     with pytest.raises(BatchError) as caught:
-        sock.send([delete_rule(other)])
+        sock.send([build_delete_rule(other)])
     assert caught.value.failures[0].errno == errno.ENOENT
     assert SOURCE in list_rules(sock, AF_INET)
 

@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 from trackbed.kernel.netlink import codec, netns
-from trackbed.kernel.netlink.codec import MalformedError, Message, Received
-from trackbed.kernel.netlink.links import VethEnd, create_bridge, create_veth, get_link, list_links, set_link
+from trackbed.kernel.netlink.codec import MalformedError, Message, ReceivedMessage
+from trackbed.kernel.netlink.links import (
+    VethEnd,
+    build_create_bridge,
+    build_create_veth,
+    build_set_link,
+    get_link,
+    list_links,
+)
 from trackbed.kernel.netlink.sockets import (
     BatchError,
     Failure,
@@ -22,12 +29,12 @@ from trackbed.kernel.netlink.sockets import (
 
 NOOP = Message(1, 0, b"")
 """The kernel answers it only where an acknowledgement is asked for."""
-ABSENT = set_link(4242, up=True)
+ABSENT = build_set_link(4242, up=True)
 
 
 def test_socket_lives_in_the_namespace_it_was_opened_in(here: int, there: int) -> None:
     with Socket(netns=here) as sock, Socket(netns=there) as other:
-        sock.send([create_bridge("switch")])
+        sock.send([build_create_bridge("switch")])
         assert [link.name for link in list_links(sock)] == ["lo", "switch"]
         assert [link.name for link in list_links(other)] == ["lo"]
 
@@ -55,7 +62,11 @@ def test_empty_batch_does_nothing(sock: Socket) -> None:
 
 def test_batch_is_done_in_order(sock: Socket) -> None:
     sock.send(
-        [create_veth(VethEnd("a", index=10), VethEnd("b", index=11)), set_link(10, name="c"), set_link(10, mtu=9000)]
+        [
+            build_create_veth(VethEnd("a", index=10), VethEnd("b", index=11)),
+            build_set_link(10, name="c"),
+            build_set_link(10, mtu=9000),
+        ]
     )
     assert (get_link(sock, "c").index, get_link(sock, "c").mtu) == (10, 9000)
 
@@ -63,10 +74,10 @@ def test_batch_is_done_in_order(sock: Socket) -> None:
 @pytest.mark.parametrize(
     ("batch", "failing"),
     [
-        pytest.param((ABSENT, set_link(1, up=True)), (0,), id="first"),
-        pytest.param((NOOP, ABSENT, set_link(1, up=True)), (1,), id="middle"),
-        pytest.param((set_link(1, up=True), ABSENT), (1,), id="last"),
-        pytest.param((ABSENT, set_link(1, up=True), ABSENT), (0, 2), id="first and last"),
+        pytest.param((ABSENT, build_set_link(1, up=True)), (0,), id="first"),
+        pytest.param((NOOP, ABSENT, build_set_link(1, up=True)), (1,), id="middle"),
+        pytest.param((build_set_link(1, up=True), ABSENT), (1,), id="last"),
+        pytest.param((ABSENT, build_set_link(1, up=True), ABSENT), (0, 2), id="first and last"),
     ],
 )
 def test_refused_messages_are_told_by_place_and_the_others_are_done(
@@ -75,13 +86,13 @@ def test_refused_messages_are_told_by_place_and_the_others_are_done(
     with pytest.raises(BatchError) as caught:
         sock.send(batch)
     assert [(failure.index, failure.errno) for failure in caught.value.failures] == [(n, errno.ENODEV) for n in failing]
-    assert get_link(sock, "lo").up
+    assert get_link(sock, "lo").is_up
 
 
 def test_refusal_carries_the_kernels_own_words(sock: Socket) -> None:
-    bad_mtu = set_link(10, mtu=17)
+    bad_mtu = build_set_link(10, mtu=17)
     with pytest.raises(BatchError) as caught:
-        sock.send([create_veth(VethEnd("a", index=10), VethEnd("b")), bad_mtu, set_link(10, up=True)])
+        sock.send([build_create_veth(VethEnd("a", index=10), VethEnd("b")), bad_mtu, build_set_link(10, up=True)])
     assert caught.value.failures == (Failure(1, errno.EINVAL, "mtu less than device minimum"),)
     assert str(caught.value) == "message 1: Invalid argument (mtu less than device minimum)"
 
@@ -89,7 +100,7 @@ def test_refusal_carries_the_kernels_own_words(sock: Socket) -> None:
 def test_batch_after_a_refused_one_starts_clean(sock: Socket) -> None:
     with pytest.raises(BatchError):
         sock.send([ABSENT, ABSENT])
-    sock.send([set_link(1, up=True)])
+    sock.send([build_set_link(1, up=True)])
 
 
 def test_refused_request_has_errno(sock: Socket) -> None:
@@ -115,8 +126,8 @@ def test_lost_answers_are_noticed_and_the_socket_still_works(sock: Socket) -> No
     with pytest.raises(OverrunError, match="replies were lost"):
         sock.send([ABSENT] * 16_000)
     with pytest.raises(BatchError):
-        sock.send([set_link(1, up=True), ABSENT])
-    assert get_link(sock, "lo").up
+        sock.send([build_set_link(1, up=True), ABSENT])
+    assert get_link(sock, "lo").is_up
 
 
 def test_batch_longer_than_the_send_buffer_is_an_error_of_the_system(sock: Socket) -> None:
@@ -125,7 +136,7 @@ def test_batch_longer_than_the_send_buffer_is_an_error_of_the_system(sock: Socke
 
 
 def test_list_of_many_datagrams_is_whole(sock: Socket) -> None:
-    sock.send([create_veth(VethEnd(f"a{n}"), VethEnd(f"b{n}")) for n in range(60)])
+    sock.send([build_create_veth(VethEnd(f"a{n}"), VethEnd(f"b{n}")) for n in range(60)])
     assert len(list_links(sock)) == 121
 
 
@@ -134,7 +145,7 @@ def test_threads_with_sockets_of_their_own_do_not_disturb_each_other(here: int) 
 
     def work(number: int) -> None:
         with Socket(netns=here) as sock:
-            sock.send([create_bridge(f"switch{number}"), set_link(1, up=True)])
+            sock.send([build_create_bridge(f"switch{number}"), build_set_link(1, up=True)])
             done.append(get_link(sock, f"switch{number}").index)
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
@@ -184,10 +195,10 @@ CAPPED, WITH_WORDS = 0x100, 0x200
 def test_answer_is_read_as_the_kernel_lays_it_out(
     kind: int, flags: int, body: bytes, expected: tuple[int, str] | None
 ) -> None:
-    failure = _parse_failure(Received(kind, flags, 1, memoryview(body)), 3)
+    failure = _parse_failure(ReceivedMessage(kind, flags, 1, memoryview(body)), 3)
     assert failure == (expected and Failure(3, *expected))
 
 
 def test_error_without_errno_is_malformed() -> None:
     with pytest.raises(MalformedError, match=r"^an error message without errno$"):
-        _parse_failure(Received(codec.NLMSG_ERROR, 0, 1, memoryview(b"\0\0")), 0)
+        _parse_failure(ReceivedMessage(codec.NLMSG_ERROR, 0, 1, memoryview(b"\0\0")), 0)

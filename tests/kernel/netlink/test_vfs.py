@@ -22,10 +22,10 @@ from trackbed.kernel.netlink.vfs import (
     VfChange,
     VfListing,
     VfVlan,
+    build_set_vf,
     build_vfs_request,
     get_vfs,
     parse_vfs,
-    set_vf,
 )
 
 little = pytest.mark.skipif(sys.byteorder != "little", reason="the golden bytes are little endian")
@@ -94,7 +94,7 @@ ANSWER = bytes.fromhex(
     ],
 )
 def test_messages_are_those_of_ip_link_set_vf_1(change: VfChange, body: str) -> None:
-    message = set_vf(5, 1, change)
+    message = build_set_vf(5, 1, change)
     assert (message.type, message.flags, message.body.hex()) == (16, 0, (HEAD + body).replace(" ", ""))
 
 
@@ -153,7 +153,7 @@ def test_what_is_set_is_what_is_read(change: VfChange, index: int) -> None:
     """The kernel tells a VF in the attributes it is set by; only the address of the PF says how long a MAC is."""
     assert change.vlan is not None
     assert change.rates is not None
-    body = set_vf(5, index, change).body
+    body = build_set_vf(5, index, change).body
     (vf,) = parse_vfs(body[:16] + codec.pack_attribute(1, parse_mac(MAC)) + body[16:]).vfs
     assert (vf.index, vf.mac, vf.spoof_check, vf.trust) == (
         index,
@@ -179,7 +179,7 @@ def test_what_is_set_is_what_is_read(change: VfChange, index: int) -> None:
 )
 def test_wrong_values_are_mistakes_of_the_caller(change: VfChange) -> None:
     with pytest.raises(ValueError, match=r"rates|GUID|hexadecimal|address"):
-        set_vf(5, 0, change)
+        build_set_vf(5, 0, change)
 
 
 @pytest.mark.parametrize(("vlan", "qos"), [(4096, 0), (-1, 0), (1, 8)])
@@ -238,7 +238,7 @@ def test_vf_of_a_real_nic_is_set_and_put_back() -> None:
             index = get_link(talk, name).index
             was = get_vfs(talk, name)
             assert was.count == 2
-            talk.send([set_vf(index, 1, VfChange(mac=MAC, trust=True, spoof_check=False))])
+            talk.send([build_set_vf(index, 1, VfChange(mac=MAC, trust=True, spoof_check=False))])
             now = get_vfs(talk, name)
             assert now.vfs == (was.vfs[0], was.vfs[1]._replace(mac=MAC, trust=True, spoof_check=False))
     finally:

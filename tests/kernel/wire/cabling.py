@@ -37,7 +37,7 @@ def host(stack: ExitStack) -> int:
         for scope in ("all", "default"):
             Path(f"/proc/sys/net/ipv6/conf/{scope}/accept_dad").write_text("0")
     with Socket(netns=netns) as sock:
-        sock.send([links.set_link(1, up=True)])
+        sock.send([links.build_set_link(1, up=True)])
     return netns
 
 
@@ -54,10 +54,10 @@ def cable(near: int, near_address: str, far: int, far_address: str, mtu: int | N
     number = next(_numbers)
     ends = links.VethEnd(f"near{number}", near, mtu), links.VethEnd(f"far{number}", far, mtu)
     with Socket(netns=near) as here, Socket(netns=far) as there:
-        here.send([links.create_veth(*ends)])
+        here.send([links.build_create_veth(*ends)])
         sides = (here, ends[0].name), (there, ends[1].name)
         for sock, name in sides:
-            sock.send([links.set_link(links.get_link(sock, name).index, up=True)])
+            sock.send([links.build_set_link(links.get_link(sock, name).index, up=True)])
         for sock, name in sides:
             _wait_for_carrier(sock, name)
         return _configure_end(near, here, ends[0].name, near_address), _configure_end(
@@ -76,7 +76,7 @@ def _configure_end(netns: int, sock: Socket, name: str, text: str) -> Port:
     if interface:
         family = socket.AF_INET if interface.version == 4 else socket.AF_INET6
         address = addresses.Address(link.index, family, int(interface), interface.network.prefixlen)
-        sock.send([addresses.add_address(address)])
+        sock.send([addresses.build_add_address(address)])
         _wait_until(lambda: not _has_tentative_address(sock), f"{text} stays tentative")
     return Port(netns, link.index, name, links.parse_mac(link.mac), int(interface) if interface else 0)
 
@@ -94,7 +94,7 @@ def _wait_until(condition: Callable[[], bool], message: str) -> None:
 def configure(port: Port, ipv4_conf: Mapping[str, int]) -> None:
     """Set sysctls of one interface."""
     with Socket(netns=port.netns) as sock:
-        sock.send([links.set_link(port.ifindex, ipv4_conf=ipv4_conf)])
+        sock.send([links.build_set_link(port.ifindex, ipv4_conf=ipv4_conf)])
 
 
 def route(port: Port, to: str, via: Port) -> None:
@@ -104,7 +104,7 @@ def route(port: Port, to: str, via: Port) -> None:
     network = interface.network
     dst, prefix = int(network.network_address), network.prefixlen
     with Socket(netns=port.netns) as sock:
-        sock.send([routes.add_route(routes.Route(family, _MAIN, dst, prefix, port.ifindex, via.address))])
+        sock.send([routes.build_add_route(routes.Route(family, _MAIN, dst, prefix, port.ifindex, via.address))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Segment:
         """Connect a host by a cable."""
         port, jack = cable(netns, address, self.netns, "")
         with Socket(netns=self.netns) as sock:
-            sock.send([links.set_link(jack.ifindex, master=self.bridge)])
+            sock.send([links.build_set_link(jack.ifindex, master=self.bridge)])
         return port
 
 
@@ -126,7 +126,7 @@ def segment(stack: ExitStack) -> Segment:
     """Create a bridge in a new namespace."""
     netns = host(stack)
     with Socket(netns=netns) as sock:
-        sock.send([links.create_bridge("switch")])
+        sock.send([links.build_create_bridge("switch")])
         index = links.get_link(sock, "switch").index
-        sock.send([links.set_link(index, up=True)])
+        sock.send([links.build_set_link(index, up=True)])
     return Segment(netns, index)

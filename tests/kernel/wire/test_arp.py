@@ -2,6 +2,7 @@ import select
 import time
 from contextlib import ExitStack, suppress
 from ipaddress import IPv4Address
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -153,3 +154,20 @@ def test_without_raw_sockets_nobody_can_ask(stack: ExitStack) -> None:
     netns = host(stack)
     with pytest.raises(NotPermitted, match="AF_PACKET"):
         without_raw_sockets(lambda: Prober(netns, []))
+
+
+def test_the_error_of_a_missing_namespace_is_not_its_own_cause(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        open_packets(tmp_path / "missing", 0x0806)
+    assert caught.value.__cause__ is None
+
+
+def test_stations_without_number_that_claim_one_address_fill_no_memory(stack: ExitStack) -> None:
+    us, other = cable(host(stack), "", host(stack), "")
+    prober = stack.enter_context(Prober(us.netns, [claim_of(us, TEN_1)]))
+    packets = stack.enter_context(open_packets(other.netns, 0x0806))
+    for number in range(200):
+        stranger = b"\x02\0\0\0\0" + bytes([number])
+        packet = pack(ArpPacket(REPLY, stranger, TEN_1, bytes(6), TEN_1))
+        send_frame(packets, other.ifindex, 0x0806, b"\xff" * 6, packet)
+    assert len(collect(prober, 0.1)) == 16

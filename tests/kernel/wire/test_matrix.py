@@ -36,8 +36,8 @@ def ports(stack: ExitStack) -> dict[str, Port]:
     return {"a": pod(stack, leaf_0, "10.0.0"), "b": pod(stack, leaf_0, "10.0.1"), "c": pod(stack, leaf_1, "10.1.0")}
 
 
-def measure_pairs(ports: dict[str, Port], timeout_seconds: float) -> dict[tuple[str, str], PairResult]:
-    results = measure([endpoint(label, port) for label, port in ports.items()], timeout_seconds)
+def measure_pairs(ports: dict[str, Port], silence_seconds: float) -> dict[tuple[str, str], PairResult]:
+    results = measure([endpoint(label, port) for label, port in ports.items()], silence_seconds)
     return {(result.source, result.target): result for result in results}
 
 
@@ -140,3 +140,22 @@ def test_one_silent_endpoint_does_not_hold_up_the_others(stack: ExitStack) -> No
     results = measure([endpoint(str(number), port) for number, port in enumerate(ends)], 0.6)
     assert {"0" in {result.source, result.target} for result in results if not result.answered} == {True}
     assert sum(result.answered for result in results) == 11 * 10
+
+
+def test_what_the_time_did_not_suffice_for_is_said_to_be_not_asked(ports: dict[str, Port]) -> None:
+    ends = [endpoint(label, port) for label, port in ports.items()]
+    assert {result.tested for result in measure(ends, 2.0)} == {True}
+    assert {(result.tested, result.answered, result.error) for result in measure(ends, 2.0, 0.0)} == {
+        (False, False, "")
+    }
+
+
+def test_many_pairs_are_all_asked_however_short_the_silence(stack: ExitStack) -> None:
+    switch = segment(stack)
+    ends = [switch.attach(host(stack), f"10.0.0.{number}/24") for number in range(1, 25)]
+    for port in ends[::2]:
+        add_drop_chain(port.netns, "lab", "wall", "input", 1.0)
+    results = measure([endpoint(str(number), port) for number, port in enumerate(ends)], 0.03)
+    assert {result.tested for result in results} == {True}
+    reached = {result.target for result in results if result.seen_source}
+    assert reached == {str(number) for number in range(1, 24, 2)}

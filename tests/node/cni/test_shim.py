@@ -1,4 +1,5 @@
 import ast
+import json
 import os
 import shutil
 import socket
@@ -14,7 +15,8 @@ from trackbed_lab.kubernetes import build
 from trackbed_lab.kubernetes.programs import SHIM as BUILT
 
 import trackbed
-from trackbed.node.rails.install import install
+from tests.pythons import find_python, on_every_interpreter
+from trackbed.node.rails.install import install_executable
 
 SHIM = Path(trackbed.__file__).parent / "node" / "cni" / "shim.py"
 CONFIG = b'{"cniVersion":"1.0.0","name":"rails","type":"trackbed"}'
@@ -28,12 +30,12 @@ def built() -> Path:
 @pytest.fixture(params=["python", pytest.param("built", marks=pytest.mark.needs("go"))])
 def executable(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     built = request.getfixturevalue("built") if request.param == "built" else tmp_path / "none"
-    return install(tmp_path, tmp_path / "agent.sock", built=built)
+    return install_executable(tmp_path, tmp_path / "agent.sock", binary=built)
 
 
 @pytest.fixture
 def interpreted(tmp_path: Path) -> Path:
-    return install(tmp_path, tmp_path / "agent.sock", built=tmp_path / "none")
+    return install_executable(tmp_path, tmp_path / "agent.sock", binary=tmp_path / "none")
 
 
 def _call(executable: Path, config: bytes = CONFIG, **env: str) -> tuple[int, bytes]:
@@ -97,6 +99,31 @@ def test_a_long_configuration_arrives_whole(executable: Path) -> None:
     assert heard == [len(b"CNI_COMMAND=ADD\0\0") + 500_000]
 
 
+def test_an_answer_that_is_announced_as_endless_is_not_waited_for(executable: Path) -> None:
+    def converse(asker: socket.socket) -> None:
+        asker.recv(int.from_bytes(asker.recv(4), "big"), socket.MSG_WAITALL)
+        asker.sendall(b"\xff\xff\xff\xff\0")
+
+    with _agent(executable.parent / "agent.sock", converse):
+        status, printed = _call(executable, CNI_COMMAND="ADD")
+    assert (status, json.loads(printed)["code"]) == (1, 11)
+    assert b"or has no end" in printed
+
+
+@on_every_interpreter
+def test_a_call_is_passed_on_on_every_interpreter(tmp_path: Path, version: str) -> None:
+    executable = install_executable(tmp_path, tmp_path / "agent.sock", python=find_python(version))
+
+    def converse(asker: socket.socket) -> None:
+        asker.recv(int.from_bytes(asker.recv(4), "big"), socket.MSG_WAITALL)
+        asker.sendall((2).to_bytes(4, "big") + b"\x07" + b"ok")
+
+    with _agent(tmp_path / "agent.sock", converse):
+        assert _call(executable, CNI_COMMAND="ADD") == (7, b"ok")
+    assert _call(executable, CNI_COMMAND="VERSION")[0] == 0
+    assert b"does not answer" in _call(executable, CNI_COMMAND="DEL")[1]
+
+
 @pytest.mark.parametrize("command", ["ADD", "DEL", "CHECK", "GC", "STATUS"])
 def test_without_an_agent_the_runtime_is_told_to_try_again(executable: Path, command: str) -> None:
     where = executable.parent / "agent.sock"
@@ -142,7 +169,7 @@ def impatient(interpreted: Path, tmp_path: Path, request: pytest.FixtureRequest)
     _of_one_second(source / "main.go", "timeoutSeconds = 60")
     argv = ["go", "build", "-o", str(tmp_path / "built"), "."]
     subprocess.run(argv, cwd=source, env={**os.environ, "CGO_ENABLED": "0"}, timeout=300, check=True)
-    return install(tmp_path, tmp_path / "agent.sock", built=tmp_path / "built")
+    return install_executable(tmp_path, tmp_path / "agent.sock", binary=tmp_path / "built")
 
 
 def test_an_agent_that_keeps_silent_is_left_in_time(impatient: Path) -> None:
@@ -193,15 +220,33 @@ def test_the_first_line_names_the_interpreter_itself(interpreted: Path) -> None:
 
 def test_installing_again_replaces_the_executable_in_one_step(executable: Path) -> None:
     with executable.open("rb") as running:
-        again = install(executable.parent, Path("/run/other.sock"))
+        again = install_executable(executable.parent, Path("/run/other.sock"))
         assert running.read() != again.read_bytes()
     assert sorted(path.name for path in executable.parent.iterdir()) == ["trackbed"]
     assert b"/run/other.sock" in again.read_bytes()
 
 
+def test_an_executable_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    sync, replace = os.fsync, Path.replace
+
+    def note_sync(descriptor: int) -> None:
+        order.append(f"sync {Path('/proc/self/fd', str(descriptor)).readlink().name}")
+        sync(descriptor)
+
+    def note_replace(path: Path, target: Path) -> Path:
+        order.append(f"rename to {target.name}")
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(Path, "replace", note_replace)
+    install_executable(tmp_path, tmp_path / "agent.sock", binary=tmp_path / "none")
+    assert order == ["sync .trackbed.trackbed", "rename to trackbed", f"sync {tmp_path.name}"]
+
+
 @pytest.mark.needs("go")
 def test_a_socket_whose_name_is_too_long_for_the_kernel_is_refused(tmp_path: Path, built: Path) -> None:
     longest = Path("/" + "s" * 106)
-    assert os.fsencode(longest) in install(tmp_path, longest, built=built).read_bytes()
+    assert os.fsencode(longest) in install_executable(tmp_path, longest, binary=built).read_bytes()
     with pytest.raises(ValueError, match="a socket's path has 107 bytes at most"):
-        install(tmp_path, Path(f"{longest}s"), built=built)
+        install_executable(tmp_path, Path(f"{longest}s"), binary=built)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from trackbed.fabric.plan.wire import read_node
+from trackbed.fabric.plan.node_document import decode_node
 from trackbed.kernel.netlink.netns import setns
 from trackbed.node.rails.agent import AgentPaths, run_agent
 
@@ -24,7 +24,7 @@ from trackbed.node.rails.agent import AgentPaths, run_agent
 def main() -> None:
     """Fork an agent for each line of input."""
     plan, state, socket, netns = map(Path, sys.argv[1:])
-    node = read_node(plan.read_bytes())
+    node = decode_node(plan.read_bytes())
     logging.basicConfig(level=logging.INFO)
     with netns.open() as namespace:
         setns(namespace.fileno())

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackbed.fabric.plan.plan import AddressPlan
-from trackbed.node.rails.addresses import find_free_addresses
+from trackbed.node.rails.store import find_free_addresses
 
 V4 = AddressPlan(4, 1000, 24, 999, 1001, 4)
 V6 = AddressPlan(6, 5000, 64, 4999, 5001, 3)

@@ -20,7 +20,7 @@ POD = Attachment("c0", "eth0", "rails", "sriov", "/netns/c0", 1, "boot", PORTS)
 
 
 def test_a_pod_is_given_its_files_and_the_names_of_its_devices_with_their_rails() -> None:
-    assert cdi.build_specification(POD, FILES, cm=True) == {
+    assert cdi.build_specification(POD, FILES, with_rdma_cm=True) == {
         "cdiVersion": "0.6.0",
         "kind": "trackbed.dev/rail",
         "containerEdits": {
@@ -43,15 +43,19 @@ def _edits(rail: int, device: str, file: str, minor: int) -> dict[str, object]:
 
 
 def test_where_a_rail_has_no_rdma_there_is_no_list_that_would_hide_it() -> None:
-    document = cdi.build_specification(replace(POD, ports=(PORTS[0], replace(PORTS[1], rdma=None))), FILES, cm=True)
+    document = cdi.build_specification(
+        replace(POD, ports=(PORTS[0], replace(PORTS[1], rdma=None))), FILES, with_rdma_cm=True
+    )
     assert "env" not in document["containerEdits"]
     assert document["devices"][1]["containerEdits"] == {"env": ["TRACKBED_RAIL1_NETDEV=rail1", "TRACKBED_RAIL1_RDMA="]}
 
 
 def test_every_device_has_edits_even_where_nothing_has_rdma() -> None:
-    document = cdi.build_specification(replace(POD, ports=tuple(replace(one, rdma=None) for one in PORTS)), {}, cm=True)
+    document = cdi.build_specification(
+        replace(POD, ports=tuple(replace(port, rdma=None) for port in PORTS)), {}, with_rdma_cm=True
+    )
     assert document["containerEdits"] == {}
-    assert all(one["containerEdits"] for one in document["devices"])
+    assert all(device["containerEdits"] for device in document["devices"])
 
 
 def test_a_specification_is_there_as_long_as_its_attachment(tmp_path: Path) -> None:
@@ -71,7 +75,7 @@ def test_what_pods_left_behind_is_removed_and_nothing_of_others(tmp_path: Path) 
     other.touch()
     cdi.write_specification(tmp_path, POD, FILES, tmp_path)
     cdi.write_specification(tmp_path, replace(POD, container="c1"), FILES, tmp_path)
-    cdi.remove_stale(tmp_path, {POD.key})
+    cdi.remove_stale_specifications(tmp_path, {POD.key})
     assert len(list(tmp_path.iterdir())) == 2
     assert other.exists()
-    cdi.remove_stale(tmp_path / "nowhere", ())
+    cdi.remove_stale_specifications(tmp_path / "nowhere", ())

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from trackbed.cli.agent import command
-from trackbed.node.rails.chain import ChainError, chain, unchain
+from trackbed.node.rails.chain import ChainError, add_to_chain, remove_from_chain
 
 FLANNEL = {
     "name": "cbr0",
@@ -34,17 +34,17 @@ def conflist(tmp_path: Path) -> Path:
 
 
 def test_our_plugin_comes_last_and_goes_without_a_trace(conflist: Path) -> None:
-    assert chain(conflist)
+    assert add_to_chain(conflist)
     assert [plugin["type"] for plugin in json.loads(conflist.read_text())["plugins"]] == [
         "flannel",
         "portmap",
         "trackbed",
     ]
-    assert not chain(conflist)
-    assert unchain(conflist)
+    assert not add_to_chain(conflist)
+    assert remove_from_chain(conflist)
     assert json.loads(conflist.read_text()) == FLANNEL
     assert list(json.loads(conflist.read_text())) == list(FLANNEL)
-    assert not unchain(conflist)
+    assert not remove_from_chain(conflist)
     assert conflist.stat().st_mode & 0o777 == 0o640
     assert [path.name for path in conflist.parent.iterdir()] == [conflist.name]
 
@@ -61,7 +61,7 @@ def test_our_plugin_comes_last_and_goes_without_a_trace(conflist: Path) -> None:
 def test_what_is_no_list_is_told_and_left(conflist: Path, text: str, message: str) -> None:
     conflist.write_text(text)
     with pytest.raises(ChainError, match=re.escape(message)):
-        chain(conflist)
+        add_to_chain(conflist)
     assert conflist.read_text() == text
 
 
@@ -71,7 +71,7 @@ def test_a_disk_that_is_full_leaves_the_list_as_it_was(conflist: Path, monkeypat
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        chain(conflist)
+        add_to_chain(conflist)
     assert json.loads(conflist.read_text()) == FLANNEL
 
 

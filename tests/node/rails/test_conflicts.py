@@ -28,7 +28,7 @@ def _until(node: Node, met: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
 def _stranger(node: Node, rail: int, address: int) -> str:
     link = inside(node.segment).links[f"far{rail}"]
     with Socket(netns=node.segment) as sock:
-        sock.send([addresses.add_address(addresses.Address(link.index, AF_INET, address, 27))])
+        sock.send([addresses.build_add_address(addresses.Address(link.index, AF_INET, address, 27))])
     return link.mac
 
 
@@ -47,6 +47,16 @@ def test_a_stranger_with_the_pods_address_is_reported(node: Node, agent: Agent) 
     assert message in agent.log()
     assert node.call("CHECK", pod, prevResult=answer).json["msg"] == message
     node.delete(pod)
+    assert read_status(node.socket)["conflicts"] == []
+
+
+def test_a_pod_that_is_garbage_collected_has_no_conflicts(node: Node) -> None:
+    block = node.plan.ports[3].v4
+    assert block
+    _stranger(node, 3, block.pods_first)
+    node.add(node.pod())
+    _until(node, lambda status: bool(status["conflicts"]))
+    assert node.call("GC", None, **{"cni.dev/valid-attachments": []}).status == 0
     assert read_status(node.socket)["conflicts"] == []
 
 

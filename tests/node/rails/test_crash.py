@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.node.rails.node import Ended, Node, Pod, inside
-from trackbed.kernel.netlink import addresses
+from trackbed.kernel.netlink import addresses, links
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails.client import read_status
 from trackbed.node.rails.journal import Journal
@@ -75,11 +75,11 @@ def _nursery(node: Node) -> Iterator[Nursery]:
 
 
 class World:
-    """Pods, and what the runtime was told of them: the answer of an ADD, or None."""
+    """Pods with the results that the runtime got: the answer of an ADD, or None."""
 
     def __init__(self, node: Node, chance: random.Random, request: dict[str, Any]) -> None:
         self.node = node
-        self.told: dict[str, dict[str, Any] | None] = {}
+        self.results: dict[str, dict[str, Any] | None] = {}
         self.pods = [node.pod() for _ in range(PODS)]
         self._chance = chance
         self._request = request
@@ -90,29 +90,29 @@ class World:
         if done.status:
             assert done.json["code"] == 11, done.printed
             return False
-        self.told[pod.container] = done.json if add else None
+        self.results[pod.container] = done.json if add else None
         return True
 
     def turn(self) -> tuple[Pod, bool]:
         """Whose turn it is, and whether to ADD; now and then what has been done already."""
         pod = self._chance.choice(self.pods)
-        attached = bool(self.told.get(pod.container))
+        attached = bool(self.results.get(pod.container))
         return pod, not attached if self._chance.random() < 0.9 else attached
 
     def check(self) -> None:
-        """No address twice in the kernel, and each pod has what its runtime was told."""
+        """No address twice in the kernel, and each pod has what its runtime was answered."""
         have = {pod.container: _addresses(pod) for pod in self.pods}
         every = [address for addresses in have.values() for address in addresses]
         assert len(every) == len(set(every)), "an address is held twice"
         for pod in self.pods:
-            answer = self.told.get(pod.container)
+            answer = self.results.get(pod.container)
             assert have[pod.container] == ({address["address"] for address in answer["ips"]} if answer else set())
 
     def empty(self) -> None:
         """Delete all pods: then every address is free, now and after a restart."""
         for pod in self.pods:
             self.node.delete(pod, **self._request)
-        self.told.clear()
+        self.results.clear()
         self.check()
         status = read_status(self.node.socket)
         assert (status["attachments"], set(status["free"].values())) == ([], {28}), "an address is lost"
@@ -290,3 +290,13 @@ def test_a_journal_of_rubbish_is_no_reason_not_to_start(node: Node) -> None:
     (node.state / "journal").write_bytes(os.urandom(5000))
     node.start()
     node.add(node.pod())
+
+
+def test_a_port_that_came_home_as_its_record_was_lost_gets_its_name(node: Node) -> None:
+    with Socket(netns=node.netns) as host, _nursery(node) as nursery:
+        nursery.kill()
+        port = links.get_link(host, "rail3")
+        host.send([links.build_set_link(port.index, up=False)])
+        host.send([links.build_set_link(port.index, name="trackbed0")])
+        nursery.start("never 0")
+        assert links.get_link(host, "rail3").index == port.index

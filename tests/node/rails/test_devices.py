@@ -25,7 +25,7 @@ def test_macvlan_has_a_device_for_each_address_and_carrier_makes_it_healthy(node
     offer = devices.build_offer(node.plan, links, (), {"rail2": 1})
     count = min(block.pods_count for block in node.plan.ports[0].addresses)
     assert offer[0] == tuple(Device(f"rail0-{number}", healthy=True) for number in range(count))
-    assert {device.numa for device in offer[2]} == {1}
+    assert {device.numa_node for device in offer[2]} == {1}
     del links["rail3"]
     assert not any(device.healthy for device in devices.build_offer(node.plan, links, (), {})[3])
 

@@ -22,7 +22,7 @@ def kubelet(node: Node, tmp_path: Path) -> Iterator[Kubelet]:
     kubelet = Kubelet(tmp_path / "kubelet")
     kubelet.folder.mkdir()
     with running(kubelet):
-        node.start(more=("--kubelet", str(kubelet.folder), "--cdi", str(node.folder / "cdi")))
+        node.start(options=("--kubelet", str(kubelet.folder), "--cdi", str(node.folder / "cdi")))
         yield kubelet
 
 
@@ -38,7 +38,7 @@ def add(node: Node, pod: Pod, name: str) -> dict[str, Any]:
 
 
 def test_a_pod_gets_the_rails_that_it_was_given(node: Node, kubelet: Kubelet) -> None:
-    kubelet.given["default", "job"] = {"trackbed.dev/rail2": ["rail2-0"], "trackbed.dev/rail5": ["rail5-3"]}
+    kubelet.allocations["default", "job"] = {"trackbed.dev/rail2": ["rail2-0"], "trackbed.dev/rail5": ["rail5-3"]}
     pod = node.pod()
     assert [interface["name"] for interface in add(node, pod, "job")["interfaces"]] == ["eth0", "rail2", "rail5"]
     assert inside(pod.path).rails == ["rail2", "rail5"]
@@ -48,7 +48,7 @@ def test_a_pod_gets_the_rails_that_it_was_given(node: Node, kubelet: Kubelet) ->
 
 
 def test_containers_are_given_what_cdi_says_as_long_as_the_pod_is_there(node: Node, kubelet: Kubelet) -> None:
-    kubelet.given["default", "job"] = {"trackbed.dev/rail2": ["rail2-0"], "trackbed.dev/rail5": ["rail5-3"]}
+    kubelet.allocations["default", "job"] = {"trackbed.dev/rail2": ["rail2-0"], "trackbed.dev/rail5": ["rail5-3"]}
     pod = node.pod()
     add(node, pod, "job")
     [path] = (node.folder / "cdi").iterdir()
@@ -63,7 +63,7 @@ def test_containers_are_given_what_cdi_says_as_long_as_the_pod_is_there(node: No
 
 
 def test_a_pod_without_rails_passes_with_the_result_before_ours(node: Node, kubelet: Kubelet) -> None:
-    kubelet.given["default", "plain"] = {}
+    kubelet.allocations["default", "plain"] = {}
     pod = node.pod()
     assert add(node, pod, "plain") == ETH0
     assert node.call("CHECK", pod, of("plain"), prevResult=ETH0).status == 0
@@ -76,7 +76,7 @@ def test_a_pod_that_the_kubelet_cannot_tell_of_is_tried_again_later(node: Node, 
     done = node.call("ADD", pod, of("ghost"), prevResult=ETH0)
     assert (done.status, done.json["code"]) == (1, 11)
     assert "which rails pod default/ghost has" in done.json["msg"]
-    kubelet.given["default", "ghost"] = {"trackbed.dev/rail0": ["rail0-0"]}
+    kubelet.allocations["default", "ghost"] = {"trackbed.dev/rail0": ["rail0-0"]}
     assert [interface["name"] for interface in add(node, pod, "ghost")["interfaces"]] == ["eth0", "rail0"]
 
 

@@ -1,11 +1,15 @@
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackbed.node.rails.journal import Journal, JournalError, frame_record, read_records
+from trackbed.host import journal_records
+from trackbed.host.journal_records import MAX_PAYLOAD_BYTES, frame_record, parse_records
+from trackbed.node.rails import journal as journal_module
+from trackbed.node.rails.journal import Journal, JournalError
 
 PAYLOADS = st.lists(st.binary(max_size=40), min_size=1, max_size=8)
 
@@ -57,13 +61,22 @@ def test_after_damage_it_has_to_be_rewritten_first(tmp_path: Path) -> None:
     journal.close()
     os.truncate(tmp_path / "journal", journal.size_bytes - 1)
     journal = Journal(tmp_path)
-    assert (journal.contents.payloads, journal.behind) == ([b"one"], True)
+    assert (journal.contents.payloads, journal.needs_rewrite) == ([b"one"], True)
     with pytest.raises(JournalError, match="misses records"):
         journal.append(b"three", sync=False)
     journal.rewrite(journal.contents.payloads)
     journal.append(b"three", sync=False)
     journal.close()
     assert _reopened(tmp_path) == [b"one", b"three"]
+
+
+def test_a_record_that_could_not_be_read_again_is_refused(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    with pytest.raises(JournalError, match="a record of 1048577 bytes is longer than the limit, 1048576"):
+        journal.append(bytes(MAX_PAYLOAD_BYTES + 1), sync=False)
+    journal.append(bytes(MAX_PAYLOAD_BYTES), sync=False)
+    journal.close()
+    assert _reopened(tmp_path) == [bytes(MAX_PAYLOAD_BYTES)]
 
 
 @given(PAYLOADS, st.data())
@@ -73,7 +86,7 @@ def test_a_cut_anywhere_loses_only_what_is_behind_it(payloads: list[bytes], data
     whole = [
         payload for at, payload in enumerate(payloads) if len(b"".join(map(frame_record, payloads[: at + 1]))) <= cut
     ]
-    assert read_records(raw[:cut]).payloads == whole
+    assert parse_records(raw[:cut]).payloads == whole
 
 
 @given(PAYLOADS, st.data())
@@ -83,16 +96,41 @@ def test_a_changed_byte_loses_only_its_own_record(payloads: list[bytes], data: s
     raw[at] ^= data.draw(st.integers(1, 255))
     ends = [len(b"".join(map(frame_record, payloads[: number + 1]))) for number in range(len(payloads))]
     hit = next(number for number, end in enumerate(ends) if at < end)
-    contents = read_records(bytes(raw))
+    contents = parse_records(bytes(raw))
     assert contents.payloads == payloads[:hit] + payloads[hit + 1 :]
     assert contents.damaged_bytes == len(frame_record(payloads[hit]))
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_without_an_error(raw: bytes) -> None:
-    assert 0 <= read_records(raw).damaged_bytes <= len(raw)
+    assert 0 <= parse_records(raw).damaged_bytes <= len(raw)
 
 
 def test_a_length_beyond_the_file_is_not_believed() -> None:
     lying = frame_record(b"x" * 10)[:4] + (1 << 31).to_bytes(4, "little") + bytes(4)
-    assert read_records(lying + frame_record(b"after")).payloads == [b"after"]
+    assert parse_records(lying + frame_record(b"after")).payloads == [b"after"]
+
+
+@pytest.mark.parametrize("length", [0xFFFF_FFFF, MAX_PAYLOAD_BYTES, 100_000], ids=["4 GiB", "1 MiB", "100 KB"])
+def test_a_file_of_false_headers_is_read_in_bounded_work(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
+    checked: list[int] = []
+
+    def checksum(payload: memoryview) -> int:
+        checked.append(len(payload))
+        return 1
+
+    monkeypatch.setattr(journal_records, "_MAX_WASTED_BYTES", 1 << 22)
+    monkeypatch.setattr(journal_records, "zlib", SimpleNamespace(crc32=checksum))
+    header = b"TBj1" + length.to_bytes(4, "little") + bytes(4)
+    contents = parse_records(header * 20_000)
+    assert contents == ([], 20_000 * len(header))
+    assert sum(checked) <= (1 << 22) + MAX_PAYLOAD_BYTES
+
+
+def test_no_more_than_the_limit_of_a_journal_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "MAX_JOURNAL_BYTES", 100)
+    monkeypatch.setattr(journal_records, "MAX_JOURNAL_BYTES", 100)
+    (tmp_path / "journal").write_bytes(frame_record(b"one") + bytes(100) + frame_record(b"late"))
+    opened = Journal(tmp_path)
+    assert (opened.contents.payloads, opened.needs_rewrite) == ([b"one"], True)
+    opened.close()

@@ -7,12 +7,13 @@ from socket import AF_INET, create_connection, create_server
 
 import pytest
 
+from tests.cli.json_page import check_document
 from tests.node.rails.node import FABRIC, RAILS, Agent, Inside, Node, Pod, inside, made, planned
+from trackbed.host.journal_records import frame_record, parse_records
 from trackbed.kernel.netlink import addresses, links, rules
 from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails.client import read_status
-from trackbed.node.rails.journal import frame_record, read_records
 
 pytestmark = [pytest.mark.needs("root"), pytest.mark.usefixtures("agent")]
 
@@ -76,7 +77,9 @@ def test_a_pod_reaches_what_is_on_its_rail(node: Node) -> None:
     address = ip_interface(node.add(pod)["ips"][2]["address"])
     with Socket(netns=node.segment) as far:
         index = next(link.index for link in links.list_links(far) if link.name == "far2")
-        far.send([addresses.add_address(addresses.Address(index, AF_INET, int(address.ip) - 2, 27))])  # the gateway's
+        far.send(
+            [addresses.build_add_address(addresses.Address(index, AF_INET, int(address.ip) - 2, 27))]
+        )  # the gateway's
     assert _answers_tcp(node, pod, str(address.ip - 2))
 
 
@@ -161,14 +164,16 @@ def test_an_add_asked_twice_answers_the_same_and_changes_nothing(node: Node) -> 
     before = inside(pod.path)
     assert node.add(pod) == first
     assert inside(pod.path) == before
-    assert len(read_status(node.socket)["attachments"]) == 1
+    status = read_status(node.socket)
+    assert len(status["attachments"]) == 1
+    check_document("agent status", status)
 
 
 def test_an_add_asked_again_repairs_what_is_broken(node: Node) -> None:
     pod = node.pod()
     first = node.add(pod)
     with Socket(netns=pod.path) as sock:
-        sock.send([links.delete_link(inside(pod.path).links["rail4"].index)])
+        sock.send([links.build_delete_link(inside(pod.path).links["rail4"].index)])
     assert node.add(pod) == first
     assert inside(pod.path).rails == NAMES
 
@@ -261,15 +266,23 @@ def _break(pod: Pod, fault: str) -> None:
     index = state.links["rail3"].index
     address = next(a for a in state.addresses if a.index == index and a.family == AF_INET)
     messages = {
-        "rule": lambda: rules.delete_rule(next(rule for rule in state.rules if rule.priority == 1003)),
-        "address": lambda: addresses.delete_address(address),
-        "link": lambda: links.delete_link(index),
-        "down": lambda: links.set_link(index, up=False),
-        "mtu": lambda: links.set_link(index, mtu=1400),
-        "switch": lambda: links.set_link(index, ipv4_conf={"rp_filter": 1}),
+        "rule": lambda: rules.build_delete_rule(next(rule for rule in state.rules if rule.priority == 1003)),
+        "address": lambda: addresses.build_delete_address(address),
+        "link": lambda: links.build_delete_link(index),
+        "down": lambda: links.build_set_link(index, up=False),
+        "mtu": lambda: links.build_set_link(index, mtu=1400),
+        "switch": lambda: links.build_set_link(index, ipv4_conf={"rp_filter": 1}),
     }
     with Socket(netns=pod.path) as sock:
         sock.send([messages[fault]()])
+
+
+@pytest.mark.parametrize("address", [[], {}, None, 5])
+def test_a_check_of_a_result_whose_address_is_no_text_names_what_it_lacks(node: Node, address: object) -> None:
+    pod = node.pod()
+    node.add(pod, rails=[0])
+    done = node.call("CHECK", pod, prevResult={"ips": [{"address": address}]})
+    assert (done.json["code"], done.json["msg"].startswith("rail 0: prevResult lacks 10.0.")) == (102, True)
 
 
 def test_a_check_without_attachment_or_result_fails(node: Node) -> None:
@@ -304,7 +317,7 @@ def test_status_and_version_are_good(node: Node) -> None:
 
 def test_a_missing_port_is_named_and_nothing_stays(node: Node) -> None:
     with Socket(netns=node.netns) as host:
-        host.send([links.delete_link(inside(node.netns).links["rail5"].index)])
+        host.send([links.build_delete_link(inside(node.netns).links["rail5"].index)])
     pod = node.pod()
     before = inside(pod.path)
     done = node.call("ADD", pod)
@@ -324,7 +337,7 @@ def test_a_missing_port_is_named_and_nothing_stays(node: Node) -> None:
 def test_a_refusal_half_way_is_undone_and_told_in_the_kernels_words(node: Node) -> None:
     pod = node.pod()
     with Socket(netns=pod.path) as sock:
-        sock.send([links.create_veth(links.VethEnd("rail6"), links.VethEnd("rail6x"))])
+        sock.send([links.build_create_veth(links.VethEnd("rail6"), links.VethEnd("rail6x"))])
     before = inside(pod.path)
     done = node.call("ADD", pod)
     assert done.status == 1
@@ -335,7 +348,7 @@ def test_a_refusal_half_way_is_undone_and_told_in_the_kernels_words(node: Node) 
 
 def test_a_port_with_a_smaller_mtu_than_planned_is_told(node: Node) -> None:
     with Socket(netns=node.netns) as host:
-        host.send([links.set_link(inside(node.netns).links["rail0"].index, mtu=1500)])
+        host.send([links.build_set_link(inside(node.netns).links["rail0"].index, mtu=1500)])
     done = node.call("ADD", node.pod())
     assert done.status == 1
     assert done.json["msg"].startswith("rail 0: cannot create rail0 on port rail0: ")
@@ -407,7 +420,7 @@ def test_another_boot_has_no_attachments(node: Node, agent: Agent) -> None:
     node.add(node.pod())
     agent.kill()
     journal = node.state / "journal"
-    payloads = [payload.replace(b'"boot":"', b'"boot":"x') for payload in read_records(journal.read_bytes()).payloads]
+    payloads = [payload.replace(b'"boot":"', b'"boot":"x') for payload in parse_records(journal.read_bytes()).payloads]
     journal.write_bytes(b"".join(map(frame_record, payloads)))
     node.start()
     assert read_status(node.socket)["attachments"] == []

@@ -27,13 +27,13 @@ def _furnish(node: Node) -> None:
         assert block
         by = partial(routes.Route, AF_INET, oif=index, prefsrc=block.address, gateway=block.gateway)
         messages += [
-            links.set_link(index, ipv4_conf={"rp_filter": 2, "arp_ignore": 1}),
-            addresses.add_address(addresses.Address(index, AF_INET, block.address, block.prefix)),
-            addresses.add_address(
+            links.build_set_link(index, ipv4_conf={"rp_filter": 2, "arp_ignore": 1}),
+            addresses.build_add_address(addresses.Address(index, AF_INET, block.address, block.prefix)),
+            addresses.build_add_address(
                 addresses.Address(index, AF_INET6, (0xFD << 120) + index, 64, flags=addresses.IFA_F_NODAD)
             ),
-            routes.add_route(by(table=100 + port.rail)),
-            routes.add_route(by(table=254, dst=192 << 24, prefix=16, metric=port.rail + 1)),
+            routes.build_add_route(by(table=100 + port.rail)),
+            routes.build_add_route(by(table=254, dst=192 << 24, prefix=16, metric=port.rail + 1)),
         ]
     with Socket(netns=node.netns) as host:
         host.send(messages)
@@ -86,9 +86,22 @@ def test_a_port_comes_back_although_its_index_was_taken(node: Node) -> None:
     index = inside(node.netns).links["rail2"].index
     node.add(pod, mode="move", rails=[2])
     with Socket(netns=node.netns) as host:
-        host.send([links.create_veth(links.VethEnd("thief", index=index), links.VethEnd("thiefx"))])
+        host.send([links.build_create_veth(links.VethEnd("thief", index=index), links.VethEnd("thiefx"))])
     node.delete(pod)
     assert "rail2" in inside(node.netns).rails
+
+
+def test_a_repeated_add_moves_the_port_itself_although_its_index_was_taken(node: Node) -> None:
+    pod = node.pod()
+    index = inside(node.netns).links["rail2"].index
+    node.add(pod, mode="move", rails=[2])
+    with Socket(netns=node.netns) as host:
+        host.send([links.build_create_veth(links.VethEnd("thief", index=index), links.VethEnd("thiefx"))])
+    with Socket(netns=pod.path) as sock:
+        sock.send([links.build_set_link(inside(pod.path).links["rail2"].index, up=False)])
+    node.add(pod, mode="move", rails=[2])
+    assert inside(pod.path).rails == ["rail2"]
+    assert {"thief", "thiefx"} <= inside(node.netns).links.keys()
 
 
 def test_a_delete_asked_again_after_half_the_work_finishes_it(node: Node, agent: Agent) -> None:
@@ -98,7 +111,7 @@ def test_a_delete_asked_again_after_half_the_work_finishes_it(node: Node, agent:
     node.add(pod, mode="move")
     agent.kill()
     with Socket(netns=pod.path) as sock, node.netns.open() as home:
-        sock.send([links.set_link(inside(pod.path).links["rail1"].index, netns_fd=home.fileno())])
+        sock.send([links.build_set_link(inside(pod.path).links["rail1"].index, netns_fd=home.fileno())])
     node.start()
     node.delete(pod)
     after = _settled(node.netns)
@@ -122,7 +135,7 @@ def test_a_refusal_half_way_brings_all_ports_back(node: Node) -> None:
     before = _settled(node.netns)
     pod = node.pod()
     with Socket(netns=pod.path) as sock:
-        sock.send([links.create_veth(links.VethEnd("rail6"), links.VethEnd("rail6x"))])
+        sock.send([links.build_create_veth(links.VethEnd("rail6"), links.VethEnd("rail6x"))])
     done = node.call("ADD", pod, mode="move")
     assert done.status == 1
     assert done.json["msg"].startswith("rail 6: cannot move port rail6 into the pod: File exists")

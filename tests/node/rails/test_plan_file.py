@@ -10,11 +10,11 @@ import pytest
 
 from tests.node.rails.node import FABRIC, Agent, Node, inside, planned
 from trackbed.fabric.model.problems import SpecError
-from trackbed.fabric.plan.wire import write_node
+from trackbed.fabric.plan.node_document import encode_node
 from trackbed.node.rails.client import read_status
 from trackbed.node.rails.plan_file import PlanFile
 
-SECONDS = 20.0
+SECONDS = 60.0
 WIDER = FABRIC.replace("ipv4NodePrefix: 27", "ipv4NodePrefix: 26")
 
 
@@ -43,7 +43,7 @@ def free(node: Node) -> set[int]:
 def test_the_agent_takes_a_new_plan_and_its_pods_keep_what_they_have(node: Node, agent: Agent) -> None:
     before, after = node.pod(), node.pod()
     result = node.add(before)
-    put(node.folder / "plan.json", write_node(planned(WIDER)))
+    put(node.folder / "plan.json", encode_node(planned(WIDER)))
     until(lambda: free(node) not in ({27}, set()))
     assert "the plan has changed; taking the new one" in agent.log()
     assert (agent.process.poll(), len(read_status(node.socket)["attachments"])) == (None, 1)
@@ -57,16 +57,16 @@ def test_the_agent_takes_a_new_plan_and_its_pods_keep_what_they_have(node: Node,
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    put(tmp_path / "plan.json", write_node(planned()))
+    put(tmp_path / "plan.json", encode_node(planned()))
     return tmp_path / "plan.json"
 
 
 def test_another_plan_is_a_change_and_the_same_once_more_is_none(place: Path) -> None:
     plan = PlanFile(place)
     assert not plan.has_changed()
-    put(place, write_node(planned()))
+    put(place, encode_node(planned()))
     assert not plan.has_changed()
-    put(place, write_node(planned(WIDER)))
+    put(place, encode_node(planned(WIDER)))
     assert plan.has_changed()
 
 
@@ -74,7 +74,7 @@ def test_another_plan_is_a_change_and_the_same_once_more_is_none(place: Path) ->
     ("content", "words"),
     [
         (b"{}", "this is no node plan of Trackbed"),
-        (write_node(planned(node="gpu-2")), "is node gpu-2's, and this is gpu-1; the current plan is kept"),
+        (encode_node(planned(node="gpu-2")), "is node gpu-2's, and this is gpu-1; the current plan is kept"),
         (None, "No such file or directory; the current plan is kept"),
     ],
 )

@@ -10,23 +10,28 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec import structs
 
 from trackbed.fabric.plan.plan import AddressPlan
 from trackbed.node.rails import choice
 from trackbed.node.rails.attachment import Attachment, HostPort, Key, PodPort, to_pod_address
 from trackbed.node.rails.journal import Journal, JournalError
-from trackbed.node.rails.store import Blocks, Chosen, ExhaustedError, Store, TakenError, is_kept
+from trackbed.node.rails.store import AddressBlocks, ChosenAddresses, ExhaustedError, Store, TakenError, is_kept
 
-BLOCKS: Blocks = {rail: (AddressPlan(4, 1000 * rail + 1, 24, 0, 1000 * rail + 2, 4),) for rail in (1, 2)}
+BLOCKS: AddressBlocks = {rail: (AddressPlan(4, 1000 * rail + 1, 24, 0, 1000 * rail + 2, 4),) for rail in (1, 2)}
 KEYS = [(f"c{number}", "net1") for number in range(6)]
 
 
-def _make(key: Key, chosen: Chosen, host: HostPort | None = None) -> Attachment:
+def _make(key: Key, chosen: ChosenAddresses, host: HostPort | None = None) -> Attachment:
     ports = tuple(
         PodPort(rail, f"rail{rail}", "", 9000, tuple(map(to_pod_address, address)), host)
         for rail, address in chosen.items()
     )
     return Attachment(*key, "rails", "macvlan", f"/netns/{key[0]}", int(key[0][1:]), "boot", ports)
+
+
+def _make_in_first_pod(key: Key, chosen: ChosenAddresses) -> Attachment:
+    return structs.replace(_make(key, chosen), inode=0, netns="/netns/c0")
 
 
 def _addresses(attachment: Attachment) -> set[str]:
@@ -44,10 +49,25 @@ def store(tmp_path: Path) -> Store:
 
 def test_what_is_held_and_done_is_there_after_a_restart(store: Store, tmp_path: Path) -> None:
     first, second = _hold(store, KEYS[0]), _hold(store, KEYS[1])
-    store.finish(first.key)
+    store.mark_done(first.key)
     store.close()
     again = Store(Journal(tmp_path))
     assert [(entry.attachment, entry.done) for entry in again.list_entries()] == [(first, True), (second, False)]
+
+
+@pytest.mark.parametrize(
+    "ports",
+    ["[]", '[{"rail":1,"name":"rail1","mac":"","mtu_bytes":1,"addresses":[{"text":"nonsense"}]}]'],
+    ids=["no ports", "no address"],
+)
+def test_a_record_of_nonsense_keeps_no_pod_from_its_rails(tmp_path: Path, ports: str) -> None:
+    journal = Journal(tmp_path)
+    head = '"container":"c9","ifname":"net1","network":"rails","mode":"macvlan","netns":"/x","inode":9,"boot":"boot"'
+    journal.append(f'{{"record":"held","attachment":{{{head},"ports":{ports}}}}}'.encode(), sync=False)
+    journal.close()
+    store = Store(Journal(tmp_path))
+    assert store.list_entries() == ()
+    assert _hold(store, KEYS[0]).key == KEYS[0]
 
 
 def test_a_rail_that_is_full_is_named(store: Store) -> None:
@@ -55,7 +75,7 @@ def test_a_rail_that_is_full_is_named(store: Store) -> None:
         _hold(store, key)
     with pytest.raises(ExhaustedError, match="rail 1: all 4 addresses are taken"):
         _hold(store, KEYS[4])
-    assert store.count_free(BLOCKS) == {1: 0, 2: 0}
+    assert store.count_free_addresses(BLOCKS) == {1: 0, 2: 0}
 
 
 def test_the_order_of_addresses_goes_on_after_restart_and_compaction(store: Store, tmp_path: Path) -> None:
@@ -63,12 +83,21 @@ def test_the_order_of_addresses_goes_on_after_restart_and_compaction(store: Stor
     store.release(KEYS[0])
     store.close()
     journal = Journal(tmp_path)
-    journal.behind = True  # so that the next record rewrites it
+    journal.needs_rewrite = True  # so that the next record rewrites it
     store = Store(journal)
     assert _hold(store, KEYS[1]).ports[0].addresses[0].text == "0.0.3.235/24"
     store.release(KEYS[1])
     store.close()
     assert _hold(Store(Journal(tmp_path)), KEYS[2]).ports[0].addresses[0].text == "0.0.3.236/24"
+
+
+def test_a_pod_gets_its_rails_although_one_whose_namespace_vanished_had_its_inode(store: Store) -> None:
+    _hold(store, KEYS[0])
+    reused = store.hold_addresses(BLOCKS, (), lambda chosen: structs.replace(_make(KEYS[1], chosen), inode=0))
+    assert {entry.attachment.key for entry in store.list_entries()} == {KEYS[0], reused.key}
+    for again in (("c0", "net2"), ("c2", "net1")):  # the sandbox of the first pod, and the path of its namespace
+        with pytest.raises(TakenError, match="rail 1: the pod has it already, as c0/net1"):
+            store.hold_addresses(BLOCKS, (), partial(_make_in_first_pod, again))
 
 
 def test_a_port_moves_into_one_pod_only(store: Store) -> None:
@@ -82,7 +111,7 @@ def test_an_address_that_another_pod_has_goes_to_no_vf(store: Store) -> None:
     address = _hold(store, KEYS[0]).ports[0].addresses[0]
     host = HostPort("rail1v0", 7, 9000, up=False, conf={}, vf=0, pf="rail1")
     with pytest.raises(TakenError, match=f"rail 1: address {address.text} is in another pod"):
-        store.hold_devices(lambda _: {1: 0}, lambda _: _make(KEYS[1], {1: (address.addressed,)}, host))
+        store.hold_devices(lambda _: {1: 0}, lambda _: _make(KEYS[1], {1: (address.plan,)}, host))
 
 
 def test_nothing_is_held_that_could_not_be_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,13 +190,13 @@ class Node(RuleBasedStateMachine):
             if not refused:
                 break
             self.store.release(key)
-            avoid |= {(4, address.addressed.address) for port in attachment.ports for address in port.addresses}
+            avoid |= {(4, address.plan.address) for port in attachment.ports for address in port.addresses}
         else:
             return
         if crash != "before the kernel":
             self.live[key] = _addresses(attachment)
         if crash == "no":
-            self.store.finish(key)
+            self.store.mark_done(key)
         else:
             self.restart()
 
@@ -182,7 +211,7 @@ class Node(RuleBasedStateMachine):
     @rule()
     def compact(self) -> None:
         """The journal is rewritten."""
-        self.store._journal.behind = True  # noqa: SLF001 - what a failed write leaves
+        self.store._journal.needs_rewrite = True  # noqa: SLF001 - what a failed write leaves
         assert self.store.check_journal() is None
 
     @rule(count=st.integers(1, 400))
@@ -214,7 +243,7 @@ class Node(RuleBasedStateMachine):
             if not is_kept(entry, intact=whole, present=have is not None):
                 self.store.release(entry.attachment.key)
             elif not entry.done:
-                self.store.finish(entry.attachment.key)
+                self.store.mark_done(entry.attachment.key)
 
     @invariant()
     def no_address_is_held_twice(self) -> None:

@@ -55,7 +55,7 @@ def watch(place: Path, looks: Looks) -> Iterator[Watch[int]]:
 def test_the_ports_are_looked_at_again_when_one_has_changed(place: Path, watch: Watch[int]) -> None:
     assert [watch(), watch()] == [1, 1]
     with Socket(netns=place) as sock:
-        sock.send([links.set_link(1, up=True)])
+        sock.send([links.build_set_link(1, up=True)])
     assert [watch(), watch()] == [2, 2]
 
 

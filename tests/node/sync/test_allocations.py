@@ -17,7 +17,7 @@ from trackbed_lab.kubernetes.blocking import connect
 from tests.kinds import installed
 from trackbed.cluster.api import client as kube
 from trackbed.cluster.resources.railnode import API_VERSION, KIND, PATH, Allocation
-from trackbed.node.sync.allocations import MOST, list_allocations, publish
+from trackbed.node.sync.allocations import MAX_ALLOCATIONS, list_allocations, publish_allocations
 
 ONE = {
     "pod": "train/w-0",
@@ -40,9 +40,9 @@ def test_what_is_no_pods_or_not_done_is_left_out(other: dict[str, Any]) -> None:
 
 
 def test_the_order_in_which_pods_came_does_not_matter_and_their_number_is_bounded() -> None:
-    pods = [{**ONE, "pod": f"train/w-{number:03}"} for number in range(MOST + 50)]
+    pods = [{**ONE, "pod": f"train/w-{number:03}"} for number in range(MAX_ALLOCATIONS + 50)]
     allocations = list_allocations({"attachments": pods[::-1]})
-    assert (allocations, len(allocations)) == (list_allocations({"attachments": pods}), MOST)
+    assert (allocations, len(allocations)) == (list_allocations({"attachments": pods}), MAX_ALLOCATIONS)
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def test_they_are_told_in_the_railnode_beside_what_others_say_there(api_server: 
 
     async def run() -> None:
         async with kube.connect(str(api_server)) as live:
-            work = asyncio.create_task(publish(live, "allocated", tmp_path / "agent.sock", reports.append))
+            work = asyncio.create_task(publish_allocations(live, "allocated", tmp_path / "agent.sock", reports.append))
             async with asyncio.timeout(30):
                 status: dict[str, Any] = {}
                 while not status.get("allocations"):
@@ -104,7 +104,7 @@ def test_an_agent_that_is_not_there_is_told_once(api_server: Path, tmp_path: Pat
 
     async def run() -> None:
         async with kube.connect(str(api_server)) as live:
-            work = asyncio.create_task(publish(live, "nobody", tmp_path / "none.sock", tell))
+            work = asyncio.create_task(publish_allocations(live, "nobody", tmp_path / "none.sock", tell))
             await asyncio.wait_for(requested.wait(), 30)
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.node.sync.test_preparer import node
 from trackbed.host.machine import Machine
-from trackbed.node.sync.doctor import examine
+from trackbed.node.sync.doctor import examine_host
 from trackbed.node.sync.host import NodeHost
 
 
@@ -24,7 +24,7 @@ def test_what_the_host_shows_and_what_the_network_says_are_judged_together(tmp_p
     (other / "vendor").write_text("0x8086\n")
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/cmdline").write_text("quiet\n")
-    diagnosis = asyncio.run(examine(Machine(tmp_path), _host(tmp_path), tmp_path / "none.sock", node()))
+    diagnosis = asyncio.run(examine_host(Machine(tmp_path), _host(tmp_path), tmp_path / "none.sock", node()))
     failed = {finding.id for finding in diagnosis.findings if finding.verdict == "fail"}
     assert {"bios-port-pci-absent", "names-netdev-missing"} <= failed
     assert not failed & {"addr-not-persisted"}, "what the agent's own comparison tells"
@@ -32,4 +32,4 @@ def test_what_the_host_shows_and_what_the_network_says_are_judged_together(tmp_p
 
 def test_a_host_that_does_not_answer_says_why(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no-such-program cannot be started: No such file or directory"):
-        asyncio.run(examine(Machine(tmp_path), NodeHost(("no-such-program",)), tmp_path / "none.sock", node()))
+        asyncio.run(examine_host(Machine(tmp_path), NodeHost(("no-such-program",)), tmp_path / "none.sock", node()))

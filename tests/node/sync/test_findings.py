@@ -13,9 +13,9 @@ import pytest
 from tests.node.sync.test_preparer import SECONDS, kubeconfig, railnode
 from trackbed.cluster.api import client as kube
 from trackbed.cluster.api.client import Client
-from trackbed.cluster.resources.conditions import find
+from trackbed.cluster.resources.conditions import find_condition
 from trackbed.cluster.resources.railnode import HEALTHY, PATH, RailNodeSpec, RailNodeStatus
-from trackbed.doctor.diagnosis import Diagnosis, find_first
+from trackbed.doctor.diagnosis import Diagnosis, select_finding_to_fix
 from trackbed.doctor.finding import Finding, Verdict
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.node.sync import findings as node_findings
@@ -29,7 +29,7 @@ def one(verdict: Verdict, rail: int | None = 3, because: str | None = None, **fi
 
 
 def diagnosis(*findings: Finding) -> Diagnosis:
-    return Diagnosis(findings, find_first(findings))
+    return Diagnosis(findings, select_finding_to_fix(findings))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_node_is_healthy_where_nothing_fails(diagnosed: Diagnosis, message: st
 
 
 def test_findings_are_few_and_short_and_what_explains_others_comes_first() -> None:
-    findings = node_findings.list_findings(
+    findings = node_findings.list_failures(
         diagnosis(*[one("fail", because="x", evidence="e" * 9999)] * 30, one("fail", 7))
     )
     assert len(findings) == 20
@@ -89,7 +89,7 @@ def scene(
             def seen() -> tuple[RailNodeSpec, RailNodeStatus]:
                 return held.spec, held.status
 
-            work = asyncio.create_task(node_findings.publish(live, name, seen, examine, trouble.append))
+            work = asyncio.create_task(node_findings.publish_findings(live, name, seen, examine, trouble.append))
             try:
                 await act(live, trouble)
             finally:
@@ -103,7 +103,7 @@ async def _status(live: Client, name: str, status: str) -> RailNodeStatus:
     async with asyncio.timeout(SECONDS):
         while True:
             rail_node = await live.get(f"{PATH}/{name}", Told)
-            if find(rail_node.status.conditions, HEALTHY).status == status and rail_node.status.conditions:
+            if find_condition(rail_node.status.conditions, HEALTHY).status == status and rail_node.status.conditions:
                 return rail_node.status
 
 
@@ -137,7 +137,7 @@ def test_a_host_that_cannot_be_examined_is_unknown_and_says_why(kubeconfig: str)
 
     async def act(live: Client, _: list[str]) -> None:
         status = await _status(live, "unexamined", "Unknown")
-        assert find(status.conditions, HEALTHY).message == "nsenter cannot be started"
+        assert find_condition(status.conditions, HEALTHY).message == "nsenter cannot be started"
 
     scene(kubeconfig, "unexamined", examine, act, plan_hash="p1")
 

@@ -1,3 +1,3 @@
-"""A lab for Trackbed: a fabric in network namespaces, emulated servers, a Kubernetes control plane on loopback."""
+"""A lab for Trackbed: a fabric in network namespaces, emulated servers, and a Kubernetes control plane on loopback."""
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"

@@ -1,7 +1,5 @@
 """Findings that need no host: problems of the Fabric that are faults of the catalogue."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from trackbed.doctor.catalogue import load_catalogue

@@ -8,8 +8,6 @@ FILES/s/N               the agents' sockets (a unix socket's path has 107 bytes 
 FILES/logs/NODE         an agent's log
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -23,35 +21,39 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from trackbed.doctor.diagnosis import Diagnosis, diagnose
+from trackbed.doctor.diagnosis import Diagnosis, diagnose_nodes
 from trackbed.doctor.finding import Finding
-from trackbed.doctor.inspection import Subject, inspect_node, link_peers, parse_agent_address
-from trackbed.doctor.probes import Timeouts
-from trackbed.doctor.view import SwitchView
+from trackbed.doctor.inspection import InspectionTarget, inspect_node, link_peers, parse_agent_address
+from trackbed.doctor.probes import ProbeTimeouts
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.compute import compute_plan
+from trackbed.fabric.plan.node_document import encode_node
 from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan
-from trackbed.fabric.plan.wire import write_node
 from trackbed.host.machine import Machine
 from trackbed.host.render import FORMATS
-from trackbed.host.steps import list_settings
+from trackbed.host.steps import iter_settings
 from trackbed.host.transaction import record
-from trackbed.host.transaction.apply import Applied, apply
-from trackbed.host.transaction.files import find_renderer
+from trackbed.host.transaction.apply import ApplyResult, apply
 from trackbed.kernel.netlink.addresses import list_addresses
-from trackbed.kernel.netlink.links import VethEnd, create_veth
+from trackbed.kernel.netlink.links import VethEnd, build_create_veth
+from trackbed.kernel.netlink.neighbour_tables import list_neighbour_tables
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails.client import read_status
-from trackbed.node.rails.install import install
+from trackbed.node.rails.install import install_executable
 from trackbed_lab import netns, runtime, speaker
 from trackbed_lab.fabric_findings import to_findings
+from trackbed_lab.neighbour_room import explain_shortage
 from trackbed_lab.topology import MANAGEMENT, SPINE, Topology, build_topology, get_management_address
 
-TIMEOUTS = Timeouts(reply=0.7, lldp=1.2, lldp_interval=1.0)
-"""Leaves of a lab announce themselves four times a second."""
-_AGENT_SECONDS = 15.0
-_NODE_FOLDERS = ("etc/systemd/network", "etc/trackbed", "var/lib", "run", "opt/cni/bin")
+TIMEOUTS = ProbeTimeouts(reply=0.7, lldp=1.2, lldp_interval=1.0)
+"""Limits of doctor's probes: leaves of a lab announce themselves four times a second."""
+_AGENT_SECONDS, _AGENT_SECONDS_PER_NODE = 15.0, 0.5
+"""How long the agents of a lab may take until they serve: they start at once, on as few cores as there are."""
+_NODES_AT_ONCE = 16
+"""How many nodes doctor probes at once; with many more, its own threads delay the answers that it waits for."""
+_WANTS = "etc/systemd/system/multi-user.target.wants"
+_NODE_FOLDERS = ("etc/systemd/network", _WANTS, "etc/trackbed", "var/lib", "run", "opt/cni/bin")
 
 
 class LabError(Exception):
@@ -82,8 +84,13 @@ class Lab:
 
     @cached_property
     def topology(self) -> Topology:
-        """The namespaces, cables and switches."""
+        """The namespaces, cables and switches of the plan."""
         return build_topology(self.plan)
+
+    @property
+    def is_built(self) -> bool:
+        """Whether `build` has written the files and begun with the namespaces."""
+        return (self.files / "ns").is_dir()
 
     # --- setup -----------------------------------------------------------------------------------------------------
 
@@ -91,16 +98,19 @@ class Lab:
         """Create files, namespaces, cables and switches.
 
         Raises:
-            LabError: a node has the name of a switch or a pod.
+            LabError: a node has the name of a switch or a pod, or the kernel lacks room for the lab's neighbours.
         """
         for folder in ("nodes", "pods", "s", "logs"):
             (self.files / folder).mkdir()
         for name in ("original.yaml", "fabric.yaml"):
             (self.files / name).write_bytes(fabric)
         self._check_names()
+        self._check_room()
         for node in self.plan.nodes:
             for folder in _NODE_FOLDERS:
                 (self.locate_root(node.name) / folder).mkdir(parents=True)
+            unit = "systemd-networkd.service"
+            (self.locate_root(node.name) / _WANTS / unit).symlink_to(f"/lib/systemd/system/{unit}")
         netns.build_namespaces(self.topology, self.files / "ns")
 
     def _check_names(self) -> None:
@@ -110,19 +120,23 @@ class Lab:
             if node.name in taken:
                 raise LabError(f"the lab has a switch or pod called {node.name!r}; rename the node")
 
-    def apply(self) -> list[Applied]:
+    def _check_room(self) -> None:
+        with Socket() as sock:
+            shortage = explain_shortage(self.plan, list_neighbour_tables(sock))
+        if shortage:
+            raise LabError(shortage)
+
+    def apply(self) -> list[ApplyResult]:
         """Configure every host with the code for real hosts."""
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             results = list(pool.map(self.apply_node, self.plan.nodes))
         netns.wait_until_up(self.files / "ns", self.topology.namespaces)
         return results
 
-    def apply_node(self, node: NodePlan) -> Applied:
+    def apply_node(self, node: NodePlan) -> ApplyResult:
         """Configure one host. Raises ApplyError after its changes were rolled back."""
         machine = self.get_machine(node.name)
-        return apply(
-            machine, tuple(list_settings(node)), record.find_folder(machine), FORMATS[find_renderer(machine)](node)
-        )
+        return apply(machine, tuple(iter_settings(node)), record.find_folder(machine), FORMATS["networkd"](node))
 
     def start_speaker(self) -> None:
         """Start the leaves' LLDP speaker, a process that ends with the lab."""
@@ -142,15 +156,15 @@ class Lab:
         """
         for node in self.plan.nodes:
             self._start_agent(node)
-        deadline = time.monotonic() + _AGENT_SECONDS
+        deadline = time.monotonic() + _AGENT_SECONDS + _AGENT_SECONDS_PER_NODE * len(self.plan.nodes)
         for node, process in zip(self.plan.nodes, self._agents, strict=True):
             self._wait_for_agent(node, process, deadline)
 
     def _start_agent(self, node: NodePlan) -> None:
         root = self.locate_root(node.name)
         plan_file = root / "etc/trackbed/node.json"
-        plan_file.write_bytes(write_node(node))
-        install(root / "opt/cni/bin", self.locate_socket(node.name))
+        plan_file.write_bytes(encode_node(node))
+        install_executable(root / "opt/cni/bin", self.locate_socket(node.name))
         options: list[str | Path] = [
             *("--plan", plan_file),
             *("--state", root / "var/lib/trackbed/agent"),
@@ -213,7 +227,7 @@ class Lab:
         return tuple(path.read_text().split()) if path.exists() else ()
 
     def find_pod(self, name: str) -> runtime.LabPod:
-        """Return a pod by name."""
+        """Return the pod of that name."""
         names = [pod for node in self.plan.nodes for pod in _list_pod_names(node)]
         return runtime.LabPod(name, names.index(name), self.locate_netns(name))
 
@@ -232,12 +246,12 @@ class Lab:
         netns.wait_until_up(self.files / "ns", names)
         return names
 
-    def drop_pods(self) -> None:
+    def remove_pods(self) -> None:
         """Detach and remove every pod."""
         with ThreadPoolExecutor(max_workers=max(1, len(self.plan.nodes))) as pool:
-            list(pool.map(self._remove_pods, self.plan.nodes))
+            list(pool.map(self._remove_node_pods, self.plan.nodes))
 
-    def _remove_pods(self, node: NodePlan) -> None:
+    def _remove_node_pods(self, node: NodePlan) -> None:
         for name in self.list_pods(node.name):
             runtime.call_delete(self.find_pod(name), self.locate_executable(node.name))
             runtime.remove_pod(self.find_pod(name))
@@ -266,7 +280,7 @@ class Lab:
             for address in port.get("addresses", ())[:1]
         ]
 
-    def reattach(self, node: str, pod: str) -> None:
+    def reattach_pod(self, node: str, pod: str) -> None:
         """Detach a pod and attach it again."""
         runtime.call_delete(self.find_pod(pod), self.locate_executable(node))
         runtime.call_add(self.find_pod(pod), self.locate_executable(node))
@@ -276,11 +290,11 @@ class Lab:
         twin = self.find_pod(f"{pod}-{node}")
         runtime.create_pod(twin, self.files / "ns")
         with Socket(netns=twin.netns) as sock:
-            sock.send([create_veth(VethEnd(occupied), VethEnd("other"))])
+            sock.send([build_create_veth(VethEnd(occupied), VethEnd("other"))])
         with suppress(runtime.CniCallError):
             runtime.call_add(twin, self.locate_executable(node))
 
-    def forget_refusals(self, node: str) -> None:
+    def clear_refusals(self, node: str) -> None:
         """Remove the twin; its DEL clears the refusal that the agent remembers."""
         twin = self.find_pod(f"twin-{node}")
         runtime.call_delete(twin, self.locate_executable(node))
@@ -316,15 +330,15 @@ class Lab:
 
         If the Fabric cannot be planned, its problems are the only findings.
         """
-        if findings := self._lint():
+        if findings := self._lint_fabric():
             return Diagnosis(tuple(findings), findings[0])
-        switches = self._read_switches()
-        subjects = [self._build_subject(number, node, switches) for number, node in enumerate(self.plan.nodes)]
-        with ThreadPoolExecutor(max_workers=max(1, len(subjects))) as pool:
-            views = list(pool.map(lambda subject: inspect_node(subject, self.plan, TIMEOUTS), subjects))
-        return diagnose(link_peers(views))
+        switches = self._read_switch_addresses()
+        targets = [self._build_target(number, node, switches) for number, node in enumerate(self.plan.nodes)]
+        with ThreadPoolExecutor(max_workers=_NODES_AT_ONCE) as pool:
+            views = list(pool.map(lambda target: inspect_node(target, self.plan, TIMEOUTS), targets))
+        return diagnose_nodes(link_peers(views))
 
-    def _lint(self) -> list[Finding]:
+    def _lint_fabric(self) -> list[Finding]:
         try:
             loaded = load_fabric(self.fabric_file.read_bytes(), "fabric.yaml")
             compute_plan(loaded.fabric, loaded.lock.nodes if loaded.lock else {})
@@ -332,17 +346,17 @@ class Lab:
             return to_findings(error.problems)
         return []
 
-    def _build_subject(self, number: int, node: NodePlan, switches: dict[str, SwitchView]) -> Subject:
+    def _build_target(self, number: int, node: NodePlan, switches: dict[str, frozenset[int]]) -> InspectionTarget:
         others = tuple(get_management_address(other) for other in range(len(self.plan.nodes)) if other != number)
-        return Subject(
+        return InspectionTarget(
             self.get_machine(node.name), node, partial(read_status, self.locate_socket(node.name)), others, switches
         )
 
-    def _read_switches(self) -> dict[str, SwitchView]:
+    def _read_switch_addresses(self) -> dict[str, frozenset[int]]:
         """Return the leaves' addresses; in scheme shared-subnet with the spine's, which has the gateways."""
         names = {port.leaf for node in self.plan.nodes for port in node.ports}
-        gateways = self._read_addresses(SPINE) if self.plan.common.scheme == "shared-subnet" else frozenset[int]()
-        return {name: SwitchView(name, self._read_addresses(name) | gateways) for name in names}
+        gateways = self._read_addresses(SPINE) if self.plan.common.has_shared_subnets else frozenset[int]()
+        return {name: self._read_addresses(name) | gateways for name in names}
 
     def _read_addresses(self, name: str) -> frozenset[int]:
         with Socket(netns=self.locate_netns(name)) as sock:

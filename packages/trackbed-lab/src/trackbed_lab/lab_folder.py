@@ -1,6 +1,4 @@
-"""The folder by which a lab is known outside its sandbox, with the PID of its keeper."""
-
-from __future__ import annotations
+"""The folder that identifies a lab outside its sandbox, with the PID of its keeper."""
 
 import fcntl
 import os
@@ -59,7 +57,7 @@ class LabFolder:
     def find_keeper(self) -> int | None:
         """Return the PID of the keeper if the lab is running; the start time guards against PID reuse.
 
-        A zombie (some containers' init never reaps) counts as ended.
+        A zombie counts as ended, because the init process of some containers never reaps.
         """
         try:
             pid, start_time = (self.folder / "keeper").read_text(encoding="ascii").split()

@@ -3,8 +3,6 @@
 `configure_namespace` is idempotent: it restores the planned configuration of a namespace at any time.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterable
@@ -18,14 +16,21 @@ from trackbed.kernel.netlink.addresses import (
     FAMILY,
     IFA_F_NODAD,
     Address,
-    delete_address,
+    build_delete_address,
+    build_replace_address,
     list_addresses,
-    replace_address,
 )
 from trackbed.kernel.netlink.codec import Message
-from trackbed.kernel.netlink.links import Link, VethEnd, create_bridge, create_veth, list_links, set_link
-from trackbed.kernel.netlink.routes import RTN_UNICAST, RTN_UNREACHABLE, Route, replace_route
-from trackbed.kernel.netlink.rules import PolicyRule, add_rule, list_rules
+from trackbed.kernel.netlink.links import (
+    Link,
+    VethEnd,
+    build_create_bridge,
+    build_create_veth,
+    build_set_link,
+    list_links,
+)
+from trackbed.kernel.netlink.routes import RTN_UNICAST, RTN_UNREACHABLE, Route, build_replace_route
+from trackbed.kernel.netlink.rules import PolicyRule, build_add_rule, list_rules
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.topology import Cable, CableEnd, Switch, SwitchRoute, Topology, build_default_route
 
@@ -42,7 +47,7 @@ def build_namespaces(topology: Topology, folder: Path) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name in topology.namespaces:
-        netns.create(folder / name)
+        netns.create_netns(folder / name)
     with ExitStack() as stack:
         descriptors = {name: os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC) for name in topology.namespaces}
         for descriptor in descriptors.values():
@@ -59,7 +64,7 @@ def build_namespaces(topology: Topology, folder: Path) -> None:
 def _enable_forwarding(descriptor: int) -> None:
     """Set the loopback up and enable forwarding."""
     with Socket(netns=descriptor) as sock:
-        sock.send([set_link(1, up=True)])
+        sock.send([build_set_link(1, up=True)])
     for key, value in (("net/ipv4/ip_forward", "1"), ("net/ipv6/conf/all/forwarding", "1")):
         _write_sysctl(descriptor, key, value)
 
@@ -80,7 +85,7 @@ def _create_cables(cables: Iterable[Cable], descriptors: dict[str, int]) -> None
         near, far = (
             VethEnd(end.name, descriptors[end.netns], end.mtu_bytes, end.mac) for end in (cable.near, cable.far)
         )
-        messages_by_netns.setdefault(cable.near.netns, []).append(create_veth(near, far))
+        messages_by_netns.setdefault(cable.near.netns, []).append(build_create_veth(near, far))
     for name, messages in messages_by_netns.items():
         with Socket(netns=descriptors[name]) as sock:
             sock.send(messages)
@@ -88,7 +93,7 @@ def _create_cables(cables: Iterable[Cable], descriptors: dict[str, int]) -> None
 
 def _create_bridges(switch: Switch, descriptor: int) -> None:
     with Socket(netns=descriptor) as sock:
-        sock.send([create_bridge(bridge.name, mtu=bridge.mtu_bytes) for bridge in switch.bridges])
+        sock.send([build_create_bridge(bridge.name, mtu=bridge.mtu_bytes) for bridge in switch.bridges])
 
 
 def configure_namespace(topology: Topology, name: str, folder: Path) -> None:
@@ -106,7 +111,7 @@ def configure_namespace(topology: Topology, name: str, folder: Path) -> None:
         if switch is not None:
             _configure_routes(switch, links, sock)
         else:
-            sock.send([replace_route(_build_route(build_default_route(), links))])
+            sock.send([build_replace_route(_build_route(build_default_route(), links))])
     if switch:
         _answer_arp_for_all(folder / name, ends)
 
@@ -123,7 +128,7 @@ def _answer_arp_for_all(path: Path, ends: Iterable[CableEnd]) -> None:
 
 def _build_link_message(end: CableEnd, links: dict[str, Link]) -> Message:
     master = links[end.bridge].index if end.bridge else None
-    return set_link(links[end.name].index, up=True, mtu=end.mtu_bytes, master=master)
+    return build_set_link(links[end.name].index, up=True, mtu=end.mtu_bytes, master=master)
 
 
 def _iter_address_messages(end: CableEnd, link: Link, sock: Socket) -> Iterable[Message]:
@@ -136,13 +141,13 @@ def _iter_address_messages(end: CableEnd, link: Link, sock: Socket) -> Iterable[
     for address in list_addresses(sock):
         key = (address.family, address.address, address.prefix)
         if address.index == link.index and address.scope == 0 and key not in keys:
-            yield delete_address(address)
-    yield from map(replace_address, planned)
+            yield build_delete_address(address)
+    yield from map(build_replace_address, planned)
 
 
 def _configure_routes(switch: Switch, links: dict[str, Link], sock: Socket) -> None:
     """Set a switch's routes, the rules of its lookups, and the connected routes of their tables."""
-    sock.send([replace_route(_build_route(route, links)) for route in switch.routes])
+    sock.send([build_replace_route(_build_route(route, links)) for route in switch.routes])
     existing = {(rule.iif, rule.table) for rule in list_rules(sock) if rule.iif}
     families = {FAMILY[route.destination.version] for route in switch.routes if route.table != MAIN_TABLE}
     rules = [
@@ -151,19 +156,19 @@ def _configure_routes(switch: Switch, links: dict[str, Link], sock: Socket) -> N
         if (interface, table) not in existing
         for family in sorted(families)
     ]
-    sock.send([add_rule(rule) for rule in rules])
+    sock.send([build_add_rule(rule) for rule in rules])
     for bridge in switch.bridges:
         table = dict(switch.lookups).get(bridge.name)
         if table and bridge.addresses:
             index = links[bridge.name].index
             routes = [_build_connected_route(*address, index, table) for address in bridge.addresses]
-            sock.send([replace_route(route) for route in routes])
+            sock.send([build_replace_route(route) for route in routes])
 
 
-def _build_connected_route(version: int, address: int, prefix: int, index: int, table: int) -> Route:
-    host_bits = BITS[version] - prefix
+def _build_connected_route(ip_version: int, address: int, prefix_length: int, link_index: int, table: int) -> Route:
+    host_bits = BITS[ip_version] - prefix_length
     base = address >> host_bits << host_bits
-    return Route(FAMILY[version], table, base, prefix, index, scope=RT_SCOPE_LINK)
+    return Route(FAMILY[ip_version], table, base, prefix_length, link_index, scope=RT_SCOPE_LINK)
 
 
 def _build_route(route: SwitchRoute, links: dict[str, Link]) -> Route:
@@ -181,12 +186,12 @@ def wait_until_up(folder: Path, names: Iterable[str]) -> None:
     deadline = time.monotonic() + _UP_SECONDS
     waiting = list(names)
     while waiting and time.monotonic() < deadline:
-        waiting = [name for name in waiting if not _is_up(folder / name)]
+        waiting = [name for name in waiting if not _are_links_operational(folder / name)]
         if waiting:
             time.sleep(0.01)
 
 
-def _is_up(path: Path) -> bool:
+def _are_links_operational(path: Path) -> bool:
     with Socket(netns=path) as sock:
-        links = [link for link in list_links(sock) if link.kind and link.up]
+        links = [link for link in list_links(sock) if link.kind and link.is_up]
         return all(link.operstate == "up" for link in links)

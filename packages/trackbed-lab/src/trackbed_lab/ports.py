@@ -1,7 +1,5 @@
 """Loopback ports for servers of a lab."""
 
-from __future__ import annotations
-
 import errno
 import random
 import socket
@@ -44,6 +42,6 @@ def hold_ports(count: int) -> Iterator[tuple[int, ...]]:
 
 
 def _find_end() -> int:
-    """Return one above the last port to choose: the first ephemeral port, or the default where it is unusually low."""
+    """Return the end of the range of ports, exclusive: the first ephemeral port, or the default if that is too low."""
     lowest = int(_RANGE.read_text().split()[0])
     return lowest if lowest > _FIRST + 1000 else _LAST

@@ -1,22 +1,22 @@
-"""Processes of a lab: start, liveness, logs and stop.
+"""Processes of a lab: start, liveness, logs and stop; and programs that run to completion.
 
 A process is identified by PID and start time (proc(5), field 22), because PIDs are reused.
 """
-
-from __future__ import annotations
 
 import ctypes
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
 STOP_SECONDS = 10.0
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _START_TIME = 19  # proc(5): field 22, counted from the one after the program's name
 
@@ -41,6 +41,26 @@ class LabProcess(msgspec.Struct, frozen=True):
         """Return the last lines of its log."""
         text = Path(self.log).read_text(errors="replace").strip() if Path(self.log).exists() else ""
         return "\n".join(text.splitlines()[-lines:]) or "its log is empty"
+
+
+@contextmanager
+def defer_signals() -> Iterator[None]:
+    """Let the signals that stop a command take effect at the end of the block: what it starts, it also records.
+
+    It is for the main thread, the only one that receives signals; in others it does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    handlers = {number: signal.signal(number, lambda number, _: received.append(number)) for number in _STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for first in received[:1]:
+            os.kill(os.getpid(), first)
 
 
 def start_process(name: str, argv: Sequence[str], folder: Path, *, detached: bool) -> LabProcess:
@@ -72,10 +92,16 @@ def stop_processes(processes: Sequence[LabProcess]) -> None:
                 break
 
 
-def _send_signal(process: LabProcess, number: int) -> None:
+def kill_process(process: LabProcess) -> None:
+    """Kill a process with SIGKILL and wait for its end."""
+    _send_signal(process, signal.SIGKILL)
+    _wait_for_end(process)
+
+
+def _send_signal(process: LabProcess, signal_number: int) -> None:
     if process.is_alive:
         with suppress(ProcessLookupError):
-            os.kill(process.pid, number)
+            os.kill(process.pid, signal_number)
 
 
 def _wait_for_end(process: LabProcess) -> bool:
@@ -101,3 +127,31 @@ def _read_start_time(pid: int) -> int:
 def die_with_parent() -> None:
     """Let the kernel kill this process when its parent ends (prctl(2), PR_SET_PDEATHSIG)."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def run_program(
+    argv: Sequence[str],
+    seconds: float,
+    to_error: Callable[[str], Exception],
+    folder: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> "subprocess.CompletedProcess[str]":
+    """Run a program in a folder, with additional environment variables and without input.
+
+    Raises the exception of `to_error` if the program cannot be started or takes longer than `seconds`; a
+    nonzero exit status raises nothing.
+    """
+    try:
+        return subprocess.run(  # noqa: S603 - the lab's own programs and arguments
+            argv,
+            cwd=folder,
+            env={**os.environ, **(variables or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise to_error(f"{argv[0]}: {error}") from error

@@ -1,32 +1,33 @@
 """A run of the lab: build a fabric, configure it, attach pods, test reachability, inject a fault, diagnose, heal."""
 
-from __future__ import annotations
-
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import msgspec
 
 from trackbed import __version__
-from trackbed.doctor.diagnosis import GOOD, Diagnosis
+from trackbed.doctor.diagnosis import FAULTY, GOOD, Diagnosis
 from trackbed.doctor.finding import BROKEN, Finding
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.kernel.netlink.addresses import FAMILY
 from trackbed.kernel.netlink.links import list_links
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.kernel.wire import matrix
-from trackbed_lab.faults import find_target, heal, inject
+from trackbed_lab.faults import find_target, heal_fault, inject_fault
 from trackbed_lab.faults.target import UnsuitableError
 from trackbed_lab.lab import Lab
-from trackbed_lab.run_result import FaultResult, Phase, RailPair, RunNode, RunPort, RunRail, RunResult
+from trackbed_lab.run_result import FaultResult, Phase, PhaseOutcome, RailPair, RunNode, RunPort, RunRail, RunResult
 from trackbed_lab.topology import count_expected_hops
 
 DEFAULT_FAULT = "fabric-port-on-wrong-leaf"
-MATRIX_SECONDS = 5.0
+SILENCE_SECONDS = 5.0
+"""How long the test of reachability waits for pairs that do not answer, beside the time that asking them takes."""
+_PAIR_SECONDS, _LIMIT_SECONDS = 0.001, 60.0
+"""The test ends after 60 s and 1 ms for each pair; a pair takes 0.06 ms where two cores have nothing else to do."""
 ReportPhase = Callable[[Phase], None]
 
 
@@ -41,7 +42,7 @@ class LabRun:
     pairs: tuple[RailPair, ...] = ()
     fault: FaultResult | None = None
 
-    def run_phase(self, name: str, work: Callable[[], tuple[str, bool]]) -> None:
+    def run_phase(self, name: str, work: Callable[[], PhaseOutcome]) -> None:
         """Run, time and report one phase."""
         start = time.monotonic()
         summary, ok = work()
@@ -57,7 +58,7 @@ def run_phases(lab: Lab, fabric: bytes, fault_id: str, earlier: tuple[Phase, ...
         LabError, HostError, CniCallError, OSError: the lab cannot be built, or pods do not get their rails.
     """
     run = LabRun(lab, report, list(earlier))
-    run.run_phase("set up", lambda: _set_up(lab, fabric))
+    run.run_phase("set up", lambda: _set_up_lab(lab, fabric))
     run.run_phase("configure hosts", lambda: _configure_hosts(lab))
     run.run_phase("start agents", lambda: _start_agents(lab))
     run.run_phase("doctor", lambda: _run_doctor(run))
@@ -70,58 +71,70 @@ def run_phases(lab: Lab, fabric: bytes, fault_id: str, earlier: tuple[Phase, ...
     return _build_result(run)
 
 
-def _set_up(lab: Lab, fabric: bytes) -> tuple[str, bool]:
+def _set_up_lab(lab: Lab, fabric: bytes) -> PhaseOutcome:
     lab.build(fabric)
     lab.start_speaker()
     switches, cables = len(lab.topology.switches) - 2, len(lab.topology.cables)
     return f"{len(lab.plan.nodes)} nodes, {switches} leaves, 1 spine, {cables} cables", True
 
 
-def _configure_hosts(lab: Lab) -> tuple[str, bool]:
+def _configure_hosts(lab: Lab) -> PhaseOutcome:
     results = lab.apply()
     changes, files = sum(len(result.changes) for result in results), sum(len(result.files) for result in results)
-    left = sum(len(result.left.changes) for result in results)
+    left = sum(len(result.remaining.changes) for result in results)
     return f"{changes} settings made, {files} files written, {left} differences left", left == 0
 
 
-def _start_agents(lab: Lab) -> tuple[str, bool]:
+def _start_agents(lab: Lab) -> PhaseOutcome:
     lab.start_agents()
     return f"{len(lab.plan.nodes)} agents serve", True
 
 
-def _run_doctor(run: LabRun) -> tuple[str, bool]:
+def _run_doctor(run: LabRun) -> PhaseOutcome:
     diagnosis = run.lab.diagnose()
     run.findings = diagnosis.findings
-    return _summarize(diagnosis), diagnosis.status == GOOD
+    return _summarize_diagnosis(diagnosis), {GOOD: True, FAULTY: False}.get(diagnosis.exit_status)
 
 
-def _summarize(diagnosis: Diagnosis) -> str:
+def _summarize_diagnosis(diagnosis: Diagnosis) -> str:
     passed = sum(finding.verdict == "pass" for finding in diagnosis.findings)
     first = f", first {diagnosis.first.id}" if diagnosis.first else ""
     return f"{passed} of {len(diagnosis.findings)} checks passed{first}"
 
 
-def _attach_pods(lab: Lab) -> tuple[str, bool]:
+def _attach_pods(lab: Lab) -> PhaseOutcome:
     names = lab.add_pods()
     return f"{len(names)} pods, {len(lab.plan.common.rails)} rails each, mode {lab.plan.common.pod_mode}", True
 
 
-def _detach_pods(lab: Lab) -> tuple[str, bool]:
-    lab.drop_pods()
+def _detach_pods(lab: Lab) -> PhaseOutcome:
+    lab.remove_pods()
     left = [attachment for node in lab.plan.nodes for attachment in lab.list_attachments(node.name)]
     return f"{len(left)} attachments left", not left
 
 
-def _check_pairs(run: LabRun) -> tuple[str, bool]:
+def _check_pairs(run: LabRun) -> PhaseOutcome:
     run.pairs = measure_pairs(run.lab)
-    planned = sum(pair.as_planned for pair in run.pairs)
-    return f"{planned} of {len(run.pairs)} rail pairs as planned", planned == len(run.pairs) and planned > 0
+    return summarize_pairs(run.pairs)
 
 
-def _inject_fault(run: LabRun, fault_id: str) -> tuple[str, bool]:
+def summarize_pairs(pairs: Sequence[RailPair]) -> PhaseOutcome:
+    """Return how many pairs are as planned, and how many were not tested, with the first reason that is known."""
+    planned = sum(pair.as_planned for pair in pairs)
+    untested = [pair for pair in pairs if not pair.tested]
+    summary = f"{planned} of {len(pairs)} rail pairs as planned"
+    if untested:
+        reason = next((f" ({pair.error})" for pair in untested if pair.error), "")
+        summary += f", {len(untested)} not tested{reason}"
+    if planned + len(untested) < len(pairs):
+        return summary, False
+    return summary, None if untested or not pairs else True
+
+
+def _inject_fault(run: LabRun, fault_id: str) -> PhaseOutcome:
     try:
         target = find_target(run.lab)
-        inject(target, fault_id)
+        inject_fault(target, fault_id)
     except UnsuitableError as error:
         return f"{fault_id} left out: {error}", True
     diagnosis = run.lab.diagnose()
@@ -132,21 +145,30 @@ def _inject_fault(run: LabRun, fault_id: str) -> tuple[str, bool]:
     return f"{fault_id} at {node} rail {rail}; doctor names {named}", named == fault_id
 
 
-def _heal_fault(run: LabRun) -> tuple[str, bool]:
+def _heal_fault(run: LabRun) -> PhaseOutcome:
     fault = run.fault
     if fault is None:
         return "nothing to heal", True
-    heal(find_target(run.lab, fault.node, fault.rail), fault.id)
+    heal_fault(find_target(run.lab, fault.node, fault.rail), fault.id)
     diagnosis = run.lab.diagnose()
     healed = not any(finding.verdict in BROKEN for finding in diagnosis.findings)
     run.fault = msgspec.structs.replace(fault, healed=healed)
-    return _summarize(diagnosis), healed
+    return _summarize_diagnosis(diagnosis) + _explain_fewer_checks(run.lab), healed
+
+
+def _explain_fewer_checks(lab: Lab) -> str:
+    """Return why doctor checks less than before pods were attached; "" where pods leave the ports on the hosts."""
+    if lab.plan.common.pod_mode != "move":
+        return ""
+    ports = sum(len(lab.list_pod_rails(node.name, pod)) for node in lab.plan.nodes for pod in lab.list_pods(node.name))
+    return f"; {ports} ports are in pods, where the checks of the host's port do not apply"
 
 
 def measure_pairs(lab: Lab) -> tuple[RailPair, ...]:
     """Send from every rail of every pod to every other, and compare what arrives with the plan."""
     ends = {end.label: end for node in lab.plan.nodes for end in _list_endpoints(lab, node)}
-    results = matrix.measure(list(ends.values()), MATRIX_SECONDS)
+    limit_seconds = _LIMIT_SECONDS + _PAIR_SECONDS * len(ends) ** 2
+    results = matrix.measure(list(ends.values()), SILENCE_SECONDS, limit_seconds)
     nodes = {node.name: node for node in lab.plan.nodes}
     return tuple(_build_pair(lab, nodes, ends, result) for result in results)
 
@@ -181,6 +203,8 @@ def _build_pair(
         source_ok=result.seen_source == ends[result.source].address and arrived,
         expected_hops=count_expected_hops(lab.plan, (nodes[node], rail), (nodes[peer], peer_rail)),
         hops=result.hops,
+        tested=result.tested,
+        error=result.error,
     )
 
 
@@ -202,9 +226,9 @@ def _build_result(run: LabRun) -> RunResult:
         cross_rail=plan.common.cross_rail,
         pod_mode=plan.common.pod_mode,
         nodes=tuple(RunNode(node.name, node.unit, f"pod-{node.name}") for node in plan.nodes),
-        rails=tuple(RunRail(rail.rail, rail.netdev, _join((rail.v4, rail.v6))) for rail in plan.common.rails),
+        rails=tuple(RunRail(rail.rail, rail.netdev, _format_list((rail.v4, rail.v6))) for rail in plan.common.rails),
         ports=tuple(
-            RunPort(node.name, port.rail, port.leaf, _join(port.addresses))
+            RunPort(node.name, port.rail, port.leaf, _format_list(port.addresses))
             for node in plan.nodes
             for port in node.ports
         ),
@@ -215,6 +239,6 @@ def _build_result(run: LabRun) -> RunResult:
     )
 
 
-def _join(items: Iterable[object]) -> str:
+def _format_list(items: Iterable[object]) -> str:
     """Return the items as text, separated by commas; None is skipped."""
     return ", ".join(str(item) for item in items if item is not None)

@@ -1,19 +1,23 @@
 """The result of a run of the lab, which the report shows and `-o json` prints."""
 
-from __future__ import annotations
-
 import msgspec
 
 from trackbed.doctor.finding import Finding
 
+PhaseOutcome = tuple[str, bool | None]
+"""The result of a phase's work: a summary, and whether it went as planned (None: a part could not be tested)."""
+
+AS_PLANNED, NOT_AS_PLANNED, NOT_TESTED = 0, 1, 3
+"""Exit statuses of a run: all as planned; something is not; a part could not be tested, and the others are."""
+
 
 class Phase(msgspec.Struct, frozen=True, rename="camel"):
-    """One phase of a run: its name, duration in seconds, and outcome."""
+    """One phase of a run: its name, duration in seconds, and outcome (`ok` None: a part could not be tested)."""
 
     name: str
     seconds: float
     summary: str
-    ok: bool = True
+    ok: bool | None = True
 
 
 class RunNode(msgspec.Struct, frozen=True, rename="camel"):
@@ -57,10 +61,16 @@ class RailPair(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """Whether the packet arrived from the sender's rail address, on the receiver's interface of the rail."""
     expected_hops: int
     hops: int | None
+    tested: bool = True
+    """Whether a packet was sent; if not, nothing is known of the pair."""
+    error: str = ""
+    """Why a packet could not be sent."""
 
     @property
     def as_planned(self) -> bool:
-        """Whether the measurement agrees with the plan."""
+        """Whether the measurement agrees with the plan. A pair that was not tested does not."""
+        if not self.tested:
+            return False
         if not self.expected:
             return not self.answered
         return self.answered and self.source_ok and self.hops == self.expected_hops
@@ -101,7 +111,14 @@ class RunResult(msgspec.Struct, frozen=True, rename="camel"):
     """All findings before the fault was injected, passes included."""
 
     @property
-    def ok(self) -> bool:
-        """Whether everything went as planned."""
+    def exit_status(self) -> int:
+        """How the run ended: AS_PLANNED, NOT_AS_PLANNED or NOT_TESTED."""
         diagnosed = self.fault is None or (self.fault.named is not None and self.fault.healed)
-        return diagnosed and all(phase.ok for phase in self.phases) and all(pair.as_planned for pair in self.pairs)
+        outcomes = {phase.ok for phase in self.phases} | {_judge_pair(pair) for pair in self.pairs}
+        if not diagnosed or False in outcomes:
+            return NOT_AS_PLANNED
+        return NOT_TESTED if None in outcomes else AS_PLANNED
+
+
+def _judge_pair(pair: RailPair) -> bool | None:
+    return pair.as_planned if pair.tested else None

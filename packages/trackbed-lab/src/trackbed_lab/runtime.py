@@ -1,6 +1,4 @@
-"""A container runtime's part: creates a pod's network namespace and eth0, and calls the CNI executable."""
-
-from __future__ import annotations
+"""The part of a container runtime: it creates a pod's network namespace and eth0, and calls the CNI executable."""
 
 import hashlib
 import json
@@ -13,9 +11,9 @@ from typing import Any
 
 from trackbed.fabric.model.ranges import format_address
 from trackbed.kernel.netlink import netns
-from trackbed.kernel.netlink.addresses import Address, add_address
-from trackbed.kernel.netlink.links import VethEnd, create_veth, get_link, set_link
-from trackbed.kernel.netlink.routes import Route, add_route
+from trackbed.kernel.netlink.addresses import Address, build_add_address
+from trackbed.kernel.netlink.links import VethEnd, build_create_veth, build_set_link, get_link
+from trackbed.kernel.netlink.routes import Route, build_add_route
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.topology import MANAGEMENT, MANAGEMENT_RANGE, get_pod_address
 
@@ -38,24 +36,24 @@ class LabPod:
 
     @property
     def container(self) -> str:
-        """The container id, in a runtime's format."""
+        """The container id in the format of a runtime, 64 hexadecimal digits."""
         return hashlib.sha256(self.name.encode()).hexdigest()
 
     @property
     def uplink(self) -> str:
-        """The peer of its eth0, on the management switch."""
+        """The name of the other end of its eth0, on the management switch."""
         return f"pod{self.number}"
 
 
 def create_pod(pod: LabPod, namespaces: Path) -> None:
     """Create the pod's namespace with loopback and eth0, as the runtime and the primary network do."""
-    netns.create(pod.netns)
+    netns.create_netns(pod.netns)
     inside, outside = (os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in (pod.netns, namespaces / MANAGEMENT))
     try:
         with Socket(netns=outside) as switch:
-            switch.send([create_veth(VethEnd(pod.uplink, mtu=1500), VethEnd("eth0", inside, 1500))])
+            switch.send([build_create_veth(VethEnd(pod.uplink, mtu=1500), VethEnd("eth0", inside, 1500))])
             master = get_link(switch, _BRIDGE).index
-            switch.send([set_link(get_link(switch, pod.uplink).index, up=True, master=master)])
+            switch.send([build_set_link(get_link(switch, pod.uplink).index, up=True, master=master)])
         with Socket(netns=inside) as sock:
             _configure_eth0(sock, pod.number)
     finally:
@@ -67,28 +65,35 @@ def _configure_eth0(sock: Socket, number: int) -> None:
     eth0 = get_link(sock, "eth0").index
     address = Address(eth0, socket.AF_INET, get_pod_address(number), MANAGEMENT_RANGE.prefix)
     default = Route(socket.AF_INET, _MAIN, oif=eth0, gateway=MANAGEMENT_RANGE.base + 1)
-    sock.send([set_link(1, up=True), set_link(eth0, up=True), add_address(address), add_route(default)])
+    sock.send(
+        [
+            build_set_link(1, up=True),
+            build_set_link(eth0, up=True),
+            build_add_address(address),
+            build_add_route(default),
+        ]
+    )
 
 
 def remove_pod(pod: LabPod) -> None:
     """Remove the pod's namespace with its interfaces."""
-    netns.delete(pod.netns)
+    netns.delete_netns(pod.netns)
 
 
 def call_add(pod: LabPod, executable: Path) -> dict[str, Any]:
     """Call CNI ADD, chained behind the primary network; return the result. Raises CniCallError."""
-    result: dict[str, Any] = json.loads(_call("ADD", pod, executable, _build_previous_result(pod)))
+    result: dict[str, Any] = json.loads(_call_cni("ADD", pod, executable, _build_previous_result(pod)))
     return result
 
 
 def call_delete(pod: LabPod, executable: Path) -> None:
     """Call CNI DEL. Raises CniCallError."""
-    _call("DEL", pod, executable, None)
+    _call_cni("DEL", pod, executable, None)
 
 
 def call_check(pod: LabPod, executable: Path, result: dict[str, Any]) -> None:
     """Call CNI CHECK with the result of ADD. Raises CniCallError."""
-    _call("CHECK", pod, executable, result)
+    _call_cni("CHECK", pod, executable, result)
 
 
 def _build_previous_result(pod: LabPod) -> dict[str, Any]:
@@ -101,7 +106,7 @@ def _build_previous_result(pod: LabPod) -> dict[str, Any]:
     }
 
 
-def _call(command: str, pod: LabPod, executable: Path, previous: dict[str, Any] | None) -> bytes:
+def _call_cni(command: str, pod: LabPod, executable: Path, previous: dict[str, Any] | None) -> bytes:
     config: dict[str, Any] = {"cniVersion": CNI_VERSION, "name": "rails", "type": "trackbed"}
     if previous is not None:
         config["prevResult"] = previous

@@ -8,8 +8,6 @@ the kernel kills every process of its PID namespace. With the last of them the m
 namespaces are removed. `first` is killed with its keeper (PR_SET_PDEATHSIG), so killing either is enough.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import select
@@ -19,6 +17,8 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
+
+from trackbed.cli.ending import StopRequest
 
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x20000, 0x10000000, 0x20000000, 0x40000000
 """include/uapi/linux/sched.h."""
@@ -35,7 +35,7 @@ class SandboxError(Exception):
     """This machine does not allow a lab to create namespaces; the message says what to do."""
 
 
-def _call(name: str, *arguments: object) -> None:
+def _call_libc(name: str, *arguments: object) -> None:
     if getattr(_libc, name)(*arguments) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
@@ -52,14 +52,14 @@ def start_sandbox(work: Callable[[], int], folder: Path, log: Path | None = None
     caller = os.getpid()
     keeper = os.fork()
     if keeper == 0:
-        _detach(log) if log else _call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
+        _detach_from_caller(log) if log else _call_libc("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
         orphaned = log is None and os.getppid() != caller  # the caller ended before the prctl call
-        _run_and_exit(lambda: 1 if orphaned else _keep(work, folder))
+        _run_and_exit(lambda: 1 if orphaned else _run_keeper(work, folder))
     return keeper
 
 
-def _detach(log: Path) -> None:
-    """Leave the caller's session, terminal and pipes; write output to `log`."""
+def _detach_from_caller(log: Path) -> None:
+    """Detach from the caller's session, terminal and pipes; write output to `log`."""
     os.setsid()
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -89,7 +89,7 @@ def _run_and_exit(body: Callable[[], int]) -> NoReturn:
         os._exit(status)
 
 
-def _keep(work: Callable[[], int], folder: Path) -> int:
+def _run_keeper(work: Callable[[], int], folder: Path) -> int:
     """Create the namespaces, fork `first` into them and return its status; SIGINT is ignored, SIGTERM kills `first`."""
     unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET)
     lifeline, parent_end = os.pipe()
@@ -109,7 +109,7 @@ def _bind_to_parent(lifeline: int) -> bool:
 
     Return False if the parent has ended already: then no signal comes, and the pipe is closed.
     """
-    _call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
+    _call_libc("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
     closed, _, _ = select.select([lifeline], [], [], 0)
     os.close(lifeline)
     return not closed
@@ -126,7 +126,7 @@ def unshare(kinds: int) -> None:
     rootless = os.geteuid() != 0
     uid, gid = os.geteuid(), os.getegid()
     try:
-        _call("unshare", kinds | (CLONE_NEWUSER if rootless else 0))
+        _call_libc("unshare", kinds | (CLONE_NEWUSER if rootless else 0))
         if rootless:
             Path("/proc/self/setgroups").write_text("deny")
             Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
@@ -146,12 +146,17 @@ def _explain_refusal(error: OSError) -> str:
 def _run_first(work: Callable[[], int], folder: Path) -> int:
     """Mount /proc and the lab's tmpfs, then run the work."""
     try:
-        _call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
-        _call("mount", b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
-        _call("mount", b"lab", os.fsencode(folder), b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=0755,size=256m")
+        _call_libc("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+        _call_libc("mount", b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
+        mount_tmpfs(folder, "mode=0755,size=256m")
     except OSError as error:
         raise SandboxError(f"cannot mount the lab's own /proc and files: {error.strerror}") from error
     return work()
+
+
+def mount_tmpfs(folder: Path, options: str) -> None:
+    """Mount a tmpfs with the options of tmpfs(5) in the sandbox of this process."""
+    _call_libc("mount", b"lab", os.fsencode(folder), b"tmpfs", MS_NOSUID | MS_NODEV, options.encode())
 
 
 def run_inside(keeper: int, body: Callable[[], int]) -> int:
@@ -160,21 +165,28 @@ def run_inside(keeper: int, body: Callable[[], int]) -> int:
     Raises:
         OSError: the sandbox has ended.
     """
-    first = find_first(keeper)
-    namespaces = [os.open(f"/proc/{first}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in _list_kinds(first)]
+    first = find_first_process(keeper)
+    namespaces = [
+        os.open(f"/proc/{first}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in _list_namespaces_to_join(first)
+    ]
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
         _run_and_exit(lambda: _join_and_run(namespaces, body))
     for descriptor in namespaces:
         os.close(descriptor)
-    return _wait_for_child(child)
+    try:
+        return _wait_for_child(child)
+    except KeyboardInterrupt:
+        os.kill(child, signal.SIGKILL)  # the kernel kills its child with it
+        os.waitpid(child, 0)
+        raise
 
 
 def _join_and_run(namespaces: list[int], body: Callable[[], int]) -> int:
     folder = Path.cwd()
     for descriptor in namespaces:
-        _call("setns", descriptor, 0)
+        _call_libc("setns", descriptor, 0)
     os.chdir(folder)  # joining a mount namespace changes the folder to its root
     lifeline, parent_end = os.pipe()
     worker = os.fork()  # only children are in the joined PID namespace
@@ -186,25 +198,27 @@ def _join_and_run(namespaces: list[int], body: Callable[[], int]) -> int:
 
 
 def _wait_for_child(child: int) -> int:
-    """Return the exit status of a child, 128 plus the number of a signal that killed it."""
+    """Return the exit status of a child, 128 plus the number of a signal that killed it. Raises StopRequest."""
     while True:
         try:
             _, status = os.waitpid(child, 0)
         except InterruptedError:
             continue
+        except StopRequest:
+            raise
         except KeyboardInterrupt:
             continue  # the terminal has sent SIGINT to the child too
         code = os.waitstatus_to_exitcode(status)
         return code if code >= 0 else 128 - code
 
 
-def _list_kinds(first: int) -> list[str]:
+def _list_namespaces_to_join(first: int) -> list[str]:
     """Return the kinds of namespaces to join, user first, without those that this process is in already."""
     target, current = Path(f"/proc/{first}/ns"), Path("/proc/self/ns")
     return [kind for kind in _KINDS if (target / kind).stat().st_ino != (current / kind).stat().st_ino]
 
 
-def find_first(keeper: int) -> int:
+def find_first_process(keeper: int) -> int:
     """Return the PID of the sandbox's first process, as seen from outside. Raises ProcessLookupError."""
     children = Path(f"/proc/{keeper}/task/{keeper}/children").read_text(encoding="ascii").split()
     if not children:

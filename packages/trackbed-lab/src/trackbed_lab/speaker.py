@@ -4,8 +4,6 @@ Its sockets stay open, because closing a packet socket takes the kernel some 16 
 of a port in the file OVERRIDES: `{"leaf/swp1": "mute" | "vlan 999"}`.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import time
@@ -36,7 +34,7 @@ def announce_leaves(leaves: Iterable[str], namespaces: Path, overrides: Path) ->
 
 def _announce_ports(leaf: str, netns: Path, sender: socket.socket, override_by_port: dict[str, str]) -> None:
     with Socket(netns=netns) as sock:
-        ports = [link for link in list_links(sock) if link.kind == "veth" and link.name != "up" and link.up]
+        ports = [link for link in list_links(sock) if link.kind == "veth" and link.name != "up" and link.is_up]
     for port in ports:
         override = override_by_port.get(f"{leaf}/{port.name}", "")
         vlan = int(override.removeprefix("vlan ")) if override.startswith("vlan ") else _UNTAGGED_VLAN

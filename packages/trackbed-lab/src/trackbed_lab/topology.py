@@ -1,4 +1,4 @@
-"""The lab's network as values: namespaces, cables, addresses, routes. Module `netns` builds it.
+"""The lab's network as data: namespaces, cables, addresses, routes. Module `netns` builds it.
 
     point-to-point, node-subnet     a leaf routes: each of its ports has a node's gateway, its uplink goes to the spine
     shared-subnet                   a leaf is a bridge; its uplink goes to the spine's bridge of the rail, which has the
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # the LLDP speaker of each leaf starts without the plan
     from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan, PortPlan
 
 SPINE, MANAGEMENT = "spine", "mgmt"
-LINKS = {4: Range(4, 100 << 24 | 64 << 16, 16), 6: Range(6, 0xFD64 << 112, 64)}
+LINK_RANGES = {4: Range(4, 100 << 24 | 64 << 16, 16), 6: Range(6, 0xFD64 << 112, 64)}
 """Addresses between leaves and spine: shared address space (RFC 6598), which Fabrics do not use."""
 MANAGEMENT_RANGE = Range(4, 198 << 24 | 18 << 16, 15)
 """198.18.0.0/15, reserved for benchmarks (RFC 2544)."""
@@ -76,7 +76,7 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The lab's whole network."""
+    """The whole network of a lab."""
 
     nodes: tuple[str, ...]
     switches: tuple[Switch, ...]
@@ -93,7 +93,7 @@ class Topology:
 def build_topology(plan: Plan) -> Topology:
     """Return the network of a plan."""
     leaves = sorted({(node.unit, port.rail, port.leaf) for node in plan.nodes for port in node.ports})
-    ends = dict(_assign_leaf_ends(plan))
+    ends = dict(_assign_leaf_interfaces(plan))
     ports = [_build_port_cable(plan, node, port, ends) for node in plan.nodes for port in node.ports]
     uplinks = [_build_uplink(plan, number, rail, leaf) for number, (_, rail, leaf) in enumerate(leaves)]
     management = [_build_management_cable(number, node.name) for number, node in enumerate(plan.nodes)]
@@ -112,7 +112,7 @@ def get_management_address(number: int) -> int:
 
 
 def get_pod_address(number: int) -> int:
-    """Return the IPv4 address of a pod's eth0; pods are numbered through the lab."""
+    """Return the IPv4 address of a pod's eth0; pods are numbered across the whole lab."""
     return MANAGEMENT_RANGE.base + _FIRST_POD + number
 
 
@@ -121,12 +121,12 @@ def count_expected_hops(plan: Plan, source: tuple[NodePlan, int], target: tuple[
     (node, rail), (peer, peer_rail) = source, target
     if node.name == peer.name:
         return 0
-    if plan.common.scheme == "shared-subnet":
+    if plan.common.has_shared_subnets:
         return 0 if rail == peer_rail else 1
     return 1 if rail == peer_rail and node.unit == peer.unit else 3
 
 
-def _assign_leaf_ends(plan: Plan) -> Iterator[tuple[tuple[str, int], tuple[str, str]]]:
+def _assign_leaf_interfaces(plan: Plan) -> Iterator[tuple[tuple[str, int], tuple[str, str]]]:
     """Yield (node, rail) and (leaf, interface) of each port; a leaf's interfaces are numbered swp1, swp2, ..."""
     ports_by_leaf: Counter[str] = Counter()
     for node in plan.nodes:
@@ -135,13 +135,8 @@ def _assign_leaf_ends(plan: Plan) -> Iterator[tuple[tuple[str, int], tuple[str, 
             yield (node.name, port.rail), (port.leaf, f"swp{ports_by_leaf[port.leaf]}")
 
 
-def _is_bridged(plan: Plan) -> bool:
-    """Return whether leaves bridge instead of routing."""
-    return plan.common.scheme in {"shared-subnet", "none"}
-
-
 def choose_kernel_name(port: PortPlan) -> str:
-    """Return a port's name before the step names: the planned one, or another that a MAC address lets apply rename."""
+    """Return a port's name before apply: the planned one, or another if apply can find the port by its MAC address."""
     return port.kernel_name or (f"nic{port.rail}" if port.mac else port.netdev)
 
 
@@ -155,7 +150,7 @@ def _build_port_cable(
     leaf, interface = ends[node.name, port.rail]
     gateways = tuple((item.version, item.gateway, item.prefix) for item in port.addresses if item.gateway)
     near = CableEnd(node.name, choose_kernel_name(port), plan.common.mtu_bytes, _choose_mac(node, port), up=False)
-    if _is_bridged(plan):
+    if not plan.common.is_routed:
         return Cable(near, CableEnd(leaf, interface, SWITCH_MTU_BYTES, bridge="br0"))
     return Cable(near, CableEnd(leaf, interface, SWITCH_MTU_BYTES, addresses=gateways))
 
@@ -168,12 +163,12 @@ def _list_versions(plan: Plan) -> list[int]:
 def _build_link_addresses(plan: Plan, number: int, end: int) -> tuple[tuple[int, int, int], ...]:
     """Return the addresses of one end of uplink `number`: 0 at the spine, 1 at the leaf."""
     versions = _list_versions(plan)
-    return tuple((version, LINKS[version].base + 2 * number + end, BITS[version] - 1) for version in versions)
+    return tuple((version, LINK_RANGES[version].base + 2 * number + end, BITS[version] - 1) for version in versions)
 
 
 def _build_uplink(plan: Plan, number: int, rail: int, leaf: str) -> Cable:
     down = f"down{number}"
-    if _is_bridged(plan):
+    if not plan.common.is_routed:
         near = CableEnd(leaf, "up", SWITCH_MTU_BYTES, bridge="br0")
         return Cable(near, CableEnd(SPINE, down, SWITCH_MTU_BYTES, bridge=f"rail{rail}"))
     near = CableEnd(leaf, "up", SWITCH_MTU_BYTES, addresses=_build_link_addresses(plan, number, 1))
@@ -186,17 +181,18 @@ def _build_management_cable(number: int, node: str) -> Cable:
 
 
 def _build_leaf(plan: Plan, number: int, leaf: str) -> Switch:
-    if _is_bridged(plan):
+    if not plan.common.is_routed:
         return Switch(leaf, (CableEnd(leaf, "br0", SWITCH_MTU_BYTES),))
     routes = tuple(
-        SwitchRoute(Range(version, 0, 0), LINKS[version].base + 2 * number, "up") for version in _list_versions(plan)
+        SwitchRoute(Range(version, 0, 0), LINK_RANGES[version].base + 2 * number, "up")
+        for version in _list_versions(plan)
     )
     return Switch(leaf, routes=routes)
 
 
 def _build_spine(plan: Plan, leaves: list[tuple[int, int, str]]) -> Switch:
     isolated = plan.common.cross_rail == "isolated"
-    if _is_bridged(plan):
+    if not plan.common.is_routed:
         bridges = tuple(_build_rail_bridge(plan, rail) for rail in range(len(plan.common.rails)))
         lookups = tuple(
             (bridge.name, 100 + rail) for rail, bridge in enumerate(bridges) if isolated and bridge.addresses
@@ -235,7 +231,7 @@ def _build_leaf_routes(plan: Plan, leaves: list[tuple[int, int, str]], *, isolat
 
 
 def _build_leaf_route(addressing: AddressPlan, number: int, table: int) -> SwitchRoute:
-    gateway = LINKS[addressing.version].base + 2 * number + 1
+    gateway = LINK_RANGES[addressing.version].base + 2 * number + 1
     return SwitchRoute(addressing.subnet, gateway, f"down{number}", table)
 
 

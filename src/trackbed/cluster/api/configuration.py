@@ -3,8 +3,6 @@
 lightkube reads the file and logs in (tokens, certificates, exec plugins).
 """
 
-from __future__ import annotations
-
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -17,21 +15,22 @@ from lightkube.core.exceptions import ConfigError
 
 from trackbed.cluster.api.errors import ConfigurationError
 
-CONNECTIONS = 64
+MAX_CONNECTIONS = 64
+"""Limit of the connection pool."""
 
 LOGIN_ERRORS = (ConfigError, OSError, ValueError, KeyError, TypeError)
-"""Errors of lightkube during a request, for a token file or exec plugin that is missing, fails or is malformed."""
+"""Errors that lightkube raises during a request if a token file or an exec plugin is missing, malformed or fails."""
 
 _FILE_ERRORS = (
     *(ConfigError, OSError, ValueError, msgspec.MsgspecError, yaml.YAMLError),
-    *(AttributeError, KeyError, TypeError),  # lightkube raises these for a file that is YAML but no kubeconfig
+    *(AttributeError, KeyError, TypeError),  # lightkube raises these for YAML that is not a kubeconfig
 )
 
 
 def load_configuration(kubeconfig: str | None = None, context: str | None = None) -> SingleConfig:
-    """Return one server and user: of the file, else of KUBECONFIG, ~/.kube/config, or the pod's service account.
+    """Return the API server and the user of a context, by default of the current context. Raises ConfigurationError.
 
-    Raises ConfigurationError.
+    If `kubeconfig` is None, KUBECONFIG, ~/.kube/config and the pod's service account are tried in this order.
     """
     try:
         config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
@@ -44,17 +43,17 @@ def load_configuration(kubeconfig: str | None = None, context: str | None = None
 
 
 def open_pool(config: SingleConfig, timeout_seconds: float) -> httpx.AsyncClient:
-    """Return a connection pool that logs in as the configuration says. Raises ConfigurationError."""
+    """Return a connection pool with the user's credentials. Raises ConfigurationError."""
     try:
         parameters = client_adapter.ConnectionParams(timeout=httpx.Timeout(timeout_seconds)).httpx_params(config)
-        limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+        limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS)
         return httpx.AsyncClient(**parameters, limits=limits, mounts=_bypass_proxies(config.cluster.server))
     except (ConfigError, OSError, ValueError, httpx.InvalidURL) as error:
         raise ConfigurationError(f"this kubeconfig cannot be used: {error}") from error
 
 
 def _bypass_proxies(server: str) -> dict[str, httpx.AsyncBaseTransport | None] | None:
-    """Return mounts that keep a server on loopback away from HTTPS_PROXY, as kubectl does: no proxy could reach it."""
+    """Return the mounts of httpx that bypass HTTPS_PROXY for a server on loopback, like kubectl; None for others."""
     host = urlsplit(server).hostname or ""
     try:
         is_loopback = host == "localhost" or ip_address(host).is_loopback

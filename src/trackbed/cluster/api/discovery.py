@@ -1,19 +1,18 @@
 """Discovery documents of a server: the kinds that it serves, and their paths."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from urllib.parse import quote
 
 import msgspec
 
-EVERYTHING = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-"""Value of Accept for /api and /apis for aggregated discovery (KEP-3352): all groups at once, since Kubernetes 1.30."""
+from trackbed.cluster.api.paths import join_path
+
+ACCEPT_ALL_GROUPS = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+"""Accept header for /api and /apis that requests the kinds of all groups at once (KEP-3352, Kubernetes 1.30)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiResource:
-    """A kind and its place in the API."""
+    """A kind that the server serves, and the parts of its paths."""
 
     group_version: str
     plural: str
@@ -21,72 +20,96 @@ class ApiResource:
     namespaced: bool
 
     def build_path(self, namespace: str | None, name: str | None = None) -> str:
-        """Return the path of a collection, or of one object."""
-        base = f"/api/{self.group_version}" if "/" not in self.group_version else f"/apis/{self.group_version}"
-        inside = f"/namespaces/{quote(namespace, safe='')}" if self.namespaced and namespace else ""
-        return f"{base}{inside}/{self.plural}" + (f"/{quote(name, safe='')}" if name else "")
+        """Return the path of an object, or of the collection if `name` is None.
+
+        Cluster-scoped kinds ignore `namespace`. Raises ApiRefusedError for a name that cannot be a segment.
+        """
+        inside = ("namespaces", namespace) if self.namespaced and namespace else ()
+        collection = join_path(build_version_path(self.group_version), *inside, self.plural)
+        return collection if name is None else join_path(collection, name)
 
 
-class _Served(msgspec.Struct):
-    """A kind, or a subresource of one."""
+class _Resource(msgspec.Struct):
+    """A kind or subresource in a `ResourceList`."""
 
     name: str
     kind: str
     namespaced: bool
 
 
-class Version(msgspec.Struct):
-    """The kinds of one version of a group; Go writes an empty list as null."""
+class ResourceList(msgspec.Struct):
+    """The kinds of one API version (APIResourceList); a server written in Go sends null for an empty list."""
 
-    resources: list[_Served] | None
+    resources: list[_Resource] | None
 
 
-class _Kind(msgspec.Struct):
+class _ResponseKind(msgspec.Struct):
+    """The kind of the objects of a resource."""
+
     kind: str
 
 
-class _ServedKind(msgspec.Struct, rename="camel"):
+class _DiscoveredResource(msgspec.Struct, rename="camel"):
+    """A kind in a `GroupDiscoveryList`; `resource` is its plural."""
+
     resource: str
-    response_kind: _Kind
+    response_kind: _ResponseKind
     scope: str
     singular_resource: str = ""
 
 
-class _ServedVersion(msgspec.Struct):
+class _DiscoveredVersion(msgspec.Struct):
+    """A version of a group, with its kinds."""
+
     version: str
-    resources: list[_ServedKind] = []
+    resources: list[_DiscoveredResource] = []
 
 
-class _Named(msgspec.Struct):
+class _GroupMetadata(msgspec.Struct):
+    """The name of a group; empty for the core group."""
+
     name: str = ""
 
 
 class _GroupDiscovery(msgspec.Struct):
-    metadata: _Named
-    versions: list[_ServedVersion] = []
+    """A group, with its versions."""
+
+    metadata: _GroupMetadata
+    versions: list[_DiscoveredVersion] = []
 
 
-class Groups(msgspec.Struct):
-    """The kinds of all groups, each with its preferred version first."""
+class GroupDiscoveryList(msgspec.Struct):
+    """The kinds of all groups (APIGroupDiscoveryList); the preferred version of a group comes first."""
 
     items: list[_GroupDiscovery] | None
 
 
-def index_kinds(version: Version, api_version: str) -> dict[str, ApiResource]:
-    """Return the resources of a version by kind."""
-    served = [entry for entry in version.resources or () if "/" not in entry.name]
-    return {entry.kind: ApiResource(api_version, entry.name, entry.kind, entry.namespaced) for entry in served}
+def build_version_path(api_version: str) -> str:
+    """Return the path of an API version: v1 or GROUP/VERSION. Raises ApiRefusedError."""
+    return join_path("/apis" if "/" in api_version else "/api", *api_version.split("/"))
 
 
-def find_kind(groups: Groups, name: str) -> ApiResource | None:
-    """Return the first kind with this plural, singular or name, in any case; `name` may end in .GROUP."""
+def index_kinds(resource_list: ResourceList, api_version: str) -> dict[str, ApiResource]:
+    """Return the resources of an API version by kind, without subresources."""
+    resources = [resource for resource in resource_list.resources or () if "/" not in resource.name]
+    return {
+        resource.kind: ApiResource(api_version, resource.name, resource.kind, resource.namespaced)
+        for resource in resources
+    }
+
+
+def find_resource(groups: GroupDiscoveryList, name: str) -> ApiResource | None:
+    """Return the first resource whose plural, singular or kind is `name`, ignoring case; None if there is none.
+
+    `name` may end in .GROUP.
+    """
     plain_name, _, suffix = name.lower().partition(".")
     for group in groups.items or ():
         for version in group.versions:
-            for served in version.resources:
-                kind = served.response_kind.kind
-                names = {served.resource, served.singular_resource, kind.lower()}
+            for resource in version.resources:
+                kind = resource.response_kind.kind
+                names = {resource.resource, resource.singular_resource, kind.lower()}
                 if plain_name in names and suffix in {"", group.metadata.name}:
                     api_version = "/".join(filter(None, (group.metadata.name, version.version)))
-                    return ApiResource(api_version, served.resource, kind, served.scope == "Namespaced")
+                    return ApiResource(api_version, resource.resource, kind, resource.scope == "Namespaced")
     return None

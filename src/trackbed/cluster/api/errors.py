@@ -1,10 +1,10 @@
-"""Errors of an API server.
+"""Errors of requests to an API server.
 
 KubeError
-  ConfigurationError   no kubeconfig, or one that cannot be used
+  ConfigurationError   no usable kubeconfig, or a failed login
   UnreachableError     no response, or not in time
   UnknownKindError     the server serves no such kind
-  ApiRefusedError      the server refused a request: status, reason, message, and the object it is about
+  ApiRefusedError      the server refused a request; has status, reason, message, and the object or path
 """
 
 
@@ -13,11 +13,11 @@ class KubeError(Exception):
 
 
 class ConfigurationError(KubeError):
-    """There is no kubeconfig, or it cannot be used."""
+    """There is no usable kubeconfig, or logging in failed."""
 
 
 class UnreachableError(KubeError):
-    """No server responds at the address, or not in time."""
+    """The server did not respond in time, or the connection failed."""
 
 
 class UnknownKindError(KubeError):
@@ -27,9 +27,9 @@ class UnknownKindError(KubeError):
 class ApiRefusedError(KubeError):
     """The server refused a request.
 
-    `status` is the HTTP status, `reason` the API's reason (AlreadyExists, Invalid, ...), `subject` the object.
+    `status` is the HTTP status, `reason` the API's reason (AlreadyExists, Invalid, ...), `target` the object or path.
     """
 
-    def __init__(self, status: int, reason: str, message: str, subject: str) -> None:
-        self.status, self.reason, self.message, self.subject = status, reason, message, subject
-        super().__init__(f"{subject}: {message} ({status} {reason})")
+    def __init__(self, status: int, reason: str, message: str, target: str) -> None:
+        self.status, self.reason, self.message, self.target = status, reason, message, target
+        super().__init__(f"{target}: {message} ({status} {reason})")

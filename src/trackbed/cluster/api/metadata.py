@@ -1,20 +1,17 @@
-"""Metadata of objects, as far as Trackbed reads it; msgspec skips all other fields while decoding.
+"""The metadata fields that Trackbed reads; msgspec skips the others while decoding.
 
-A kind whose labels or annotations are read has a subclass with these fields alone: 10,000 nodes with all of theirs
-would take tens of megabytes.
+Subclasses add only the labels and annotations that a program reads: those of 10,000 nodes take tens of megabytes.
 """
-
-from __future__ import annotations
 
 import msgspec
 
 
 class ObjectMetadata(msgspec.Struct, frozen=True, rename="camel"):
-    """Metadata of an object (meta/v1, ObjectMeta)."""
+    """Metadata of an object (meta/v1, ObjectMeta), without labels and annotations."""
 
     name: str
     resource_version: str
-    """Version of the object: of two, the larger number is newer (KEP-5504)."""
+    """Version of the object; a larger number is newer (KEP-5504)."""
     namespace: str = ""
     uid: str = ""
     generation: int = 0
@@ -22,11 +19,11 @@ class ObjectMetadata(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def key(self) -> str:
-        """The name, after NAMESPACE/ where there is one: unique within a kind."""
+        """NAMESPACE/NAME, or NAME for a cluster-scoped object: unique within a kind."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 class PartialObject(msgspec.Struct, frozen=True):
-    """An object of any kind, of which only the metadata is read."""
+    """An object of any kind; only its metadata is decoded."""
 
     metadata: ObjectMetadata

@@ -1,4 +1,4 @@
-"""Keeps a kind's objects as the server has them: listed once, then watched.
+"""An up-to-date copy of all objects of a kind, by a list and a watch.
 
             list, page by page
               |  removes objects that are gone
@@ -10,151 +10,186 @@
         +-----+           v
                         list again (with back-off)
 
-`_watch` reads one stream, `_follow` reopens it when it ends, `run` relists when the version has expired. The relist
-removes objects that were deleted while the stream was down.
+`_read_stream` reads one stream, `_watch_objects` reopens it when it ends, `run` relists when the version has expired.
+The relist removes objects that were deleted while the stream was down.
 """
 
-from __future__ import annotations
-
 import asyncio
+import logging
 import random
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from http import HTTPStatus
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from trackbed.cluster.api.client import Client, ListMetadata, ObjectList
+from trackbed.cluster.api.client import Client, ListMetadata, ObjectPage
 from trackbed.cluster.api.errors import ApiRefusedError, KubeError
-from trackbed.cluster.api.metadata import ObjectMetadata
-from trackbed.cluster.api.metrics import WATCH_HEARD
-from trackbed.cluster.api.response import Object, decode
+from trackbed.cluster.api.metadata import ObjectMetadata, PartialObject
+from trackbed.cluster.api.metrics import UNREADABLE_OBJECTS, WATCH_LAST_CONTACT
+from trackbed.cluster.api.response import Object, convert_object, decode_json
 
 WATCH_SECONDS = 240
-"""Lifetime of a stream; a random part is added, so that not all end at once."""
-LONGEST_PAUSE_SECONDS = 30.0
-_BROKEN_STREAMS = 5
-"""Consecutive broken streams before everything is listed again."""
+"""Lifetime of a watch stream; a random part is added, so that not all streams end at once."""
+MAX_BACKOFF_SECONDS = 30.0
+"""Longest pause between two attempts."""
+_MAX_BROKEN_STREAMS = 5
+"""Consecutive broken streams before all objects are listed again."""
+
+_log = logging.getLogger(__name__)
+_MAX_BUSY_ANSWERS = 8
+"""Consecutive failures after which a busy server (429) is reported; it answers so while it starts to serve a CRD."""
 
 
 class ApiObject(Protocol):
-    """An object of a kind that a reflector keeps."""
+    """An object that a reflector can keep."""
 
     @property
     def metadata(self) -> ObjectMetadata:
-        """Its metadata."""
+        """The metadata of the object."""
 
 
-_Kind = TypeVar("_Kind", bound=ApiObject)
+_Model = TypeVar("_Model", bound=ApiObject)
+
+
+class UnreadableObject(NamedTuple):
+    """An object that cannot be decoded: its metadata, and why."""
+
+    metadata: ObjectMetadata
+    reason: str
 
 
 class _Event(msgspec.Struct):
+    """A line of a watch stream (meta/v1, WatchEvent)."""
+
     type: str
     object: msgspec.Raw
 
 
 class _Bookmark(msgspec.Struct):
+    """The object of a BOOKMARK event, which has only a version."""
+
     metadata: ListMetadata
 
 
 class _Status(msgspec.Struct):
+    """The object of an ERROR event (meta/v1, Status)."""
+
     code: int = 0
     message: str = ""
 
 
-class Reflector(Generic[_Kind]):
-    """All objects at a path, or the one of a name, decoded as `shape`; `changed` is called after each change.
+class Reflector(Generic[_Model]):
+    """All objects of a collection, decoded as `model`, or only the object called `name`.
 
-    `objects` has them by name; those of a namespaced kind by NAMESPACE/NAME. An `optional` kind that this user may not
-    read counts as empty, which is reported once.
+    `objects` maps names (NAMESPACE/NAME for a namespaced kind) to objects; `on_change` is called after each change.
+    If the user may not read an `optional` kind, this is reported once, and the kind is treated as empty.
     """
 
-    def __init__(  # noqa: PLR0913 - the last two are rarely given
+    def __init__(  # noqa: PLR0913 - the last two are options that few kinds need
         self,
         client: Client,
         path: str,
-        shape: type[_Kind],
-        changed: Callable[[], None],
+        model: type[_Model],
+        on_change: Callable[[], None],
         *,
         name: str = "",
         optional: bool = False,
     ) -> None:
-        self.objects: dict[str, _Kind] = {}
+        self.objects: dict[str, _Model] = {}
+        self.unreadable: dict[str, UnreadableObject] = {}
+        """Objects that the server admitted and `model` cannot hold, by key; `objects` does not have them."""
         self.synced = asyncio.Event()
-        """Set once everything has been listed."""
-        self._client, self._path, self._shape, self._changed = client, path, shape, changed
+        """Set once all objects have been listed."""
+        self._client, self._path, self._model, self._on_change = client, path, model, on_change
         self._selection = {"fieldSelector": f"metadata.name={name}"} if name else {}
         self._version = 0
         self._optional, self._forbidden, self._failures = optional, False, 0
-        self._kind = _name_kind(path) if optional else path.rpartition("/")[2]
+        self._kind = _format_kind(path) if optional else path.rpartition("/")[2]
 
     async def run(self, report: Callable[[str], None]) -> None:
-        """Keep `objects` as the server has them, until cancelled; failures are reported and retried."""
+        """Keep `objects` up to date until cancelled; failures are reported, and retried with back-off."""
         while True:
             try:
-                await self._follow(await self._list())
+                await self._watch_objects(await self._list_objects())
             except KubeError as error:
                 status = error.status if isinstance(error, ApiRefusedError) else 0
                 if status == HTTPStatus.NOT_FOUND:
-                    self._clear()
+                    self._drop_objects()
                 elif self._optional and status == HTTPStatus.FORBIDDEN:
                     self._skip_forbidden(error, report)
-                else:
+                elif status != HTTPStatus.TOO_MANY_REQUESTS or self._failures >= _MAX_BUSY_ANSWERS:
                     report(str(error))
                 self._failures += 1
-                await asyncio.sleep(compute_pause(self._failures))
+                await asyncio.sleep(compute_backoff(self._failures))
 
-    def _clear(self) -> None:
-        """Drop all objects of a kind that the server does not have; it is listed again with back-off."""
-        if self.objects or not self.synced.is_set():
-            self.objects = {}
-            self._changed()
-        self._stop_waiting()
+    def _drop_objects(self) -> None:
+        """Drop all objects, since the server does not serve the kind; `run` lists it again with back-off."""
+        if self.objects or self.unreadable or not self.synced.is_set():
+            self.objects, self.unreadable = {}, {}
+            self._on_change()
+        self._stop_awaiting_kind()
 
     def _skip_forbidden(self, error: KubeError, report: Callable[[str], None]) -> None:
-        """Continue without the kind; objects are kept, since a starting server may refuse what it will allow."""
-        if not self._forbidden:
-            report(f"goes on without {self._path}: {error}")
-        self._forbidden = True
-        self._stop_waiting()
+        """Report once that the user may not read the kind, and continue without it.
 
-    def _stop_waiting(self) -> None:
-        """Release those that wait for the kind, and drop its metric, so that silence raises no alarm."""
+        Objects are kept, since a starting server may refuse requests that it allows later.
+        """
+        if not self._forbidden:
+            report(f"continues without {self._path}: {error}")
+        self._forbidden = True
+        self._stop_awaiting_kind()
+
+    def _stop_awaiting_kind(self) -> None:
+        """Set `synced`, so that nothing waits for the kind, and remove its metric, so that silence raises no alarm."""
         with suppress(KeyError):
-            WATCH_HEARD.remove(self._kind)
+            WATCH_LAST_CONTACT.remove(self._kind)
+        UNREADABLE_OBJECTS.labels(self._kind).set(len(self.unreadable))
         self.synced.set()
 
     def _record_contact(self) -> None:
-        WATCH_HEARD.labels(self._kind).set_to_current_time()
+        WATCH_LAST_CONTACT.labels(self._kind).set_to_current_time()
 
     def record_write(self, body: Object) -> None:
-        """Keep the object that a write returned, so that the next pass sees it; an older version is ignored."""
-        item = msgspec.convert(body, self._shape)
-        if int(item.metadata.resource_version) > self._version:
-            self._put(item)
+        """Add an object that a write returned, so that the next pass sees it; ignore it if the watch is newer.
 
-    async def _list(self) -> str:
-        objects: dict[str, _Kind] = {}
+        Raises KubeError if `body` is not an object of the kind.
+        """
+        item = convert_object(body, self._model, self._path)
+        if int(item.metadata.resource_version) > self._version:
+            self._put_object(item)
+
+    async def _list_objects(self) -> str:
+        """Replace `objects` by a list of the collection; return its version. Raises KubeError."""
+        objects: dict[str, _Model] = {}
+        unreadable: dict[str, UnreadableObject] = {}
         version = ""
-        async for page in self._client.iter_pages(self._path, ObjectList, self._selection):
+        async for page in self._client.iter_pages(self._path, ObjectPage, self._selection):
             for raw in page.items or ():
-                item = decode(raw, self._shape, self._path)
-                objects[item.metadata.key] = item
+                item = self._decode_object(raw)
+                if isinstance(item, UnreadableObject):
+                    unreadable[item.metadata.key] = item
+                else:
+                    objects[item.metadata.key] = item
             version = page.metadata.resource_version
-        self.objects = objects
+        self.objects, self.unreadable = objects, unreadable
+        UNREADABLE_OBJECTS.labels(self._kind).set(len(unreadable))
         self._version = int(version)
         self._record_contact()
         self.synced.set()
-        self._changed()
+        self._on_change()
         return version
 
-    async def _follow(self, version: str) -> None:
-        """Watch, and reopen the stream where it ended, until only a list can help."""
+    async def _watch_objects(self, resource_version: str) -> None:
+        """Watch from a version, and reopen streams that end or break; return once the version has expired (410).
+
+        Raises KubeError after too many broken streams.
+        """
         failures = 0
         while True:
             try:
-                version = await self._watch(version)
+                resource_version = await self._read_stream(resource_version)
                 failures = self._failures = 0
                 self._forbidden = False
             except ApiRefusedError as error:
@@ -163,51 +198,70 @@ class Reflector(Generic[_Kind]):
                 return
             except KubeError:
                 failures += 1
-                if failures > _BROKEN_STREAMS:
+                if failures > _MAX_BROKEN_STREAMS:
                     raise
-                await asyncio.sleep(compute_pause(failures))
+                await asyncio.sleep(compute_backoff(failures))
 
-    async def _watch(self, version: str) -> str:
-        """Read one stream to its end; return the version to continue from. Raises ApiRefusedError."""
+    async def _read_stream(self, resource_version: str) -> str:
+        """Apply the events of one stream until it ends; return the version to continue from. Raises KubeError."""
         seconds = WATCH_SECONDS + random.randrange(WATCH_SECONDS // 4)  # noqa: S311 - no secret
-        params = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
+        params = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": resource_version}
         params |= {"timeoutSeconds": str(seconds), **self._selection}
-        async for line in self._client.iter_lines(self._path, params):
-            version = self._handle(decode(line, _Event, self._path)) or version
-        return version
+        async with aclosing(self._client.iter_lines(self._path, params)) as lines:
+            async for line in lines:
+                resource_version = self._handle_event(decode_json(line, _Event, self._path)) or resource_version
+        return resource_version
 
-    def _handle(self, event: _Event) -> str:
-        """Apply an event to `objects`; return its version."""
+    def _handle_event(self, event: _Event) -> str:
+        """Apply an event to `objects`; return its version. Raises ApiRefusedError for an ERROR event."""
         if event.type == "ERROR":
-            status = decode(event.object, _Status, self._path)
+            status = decode_json(event.object, _Status, self._path)
             reason = "Expired" if status.code == HTTPStatus.GONE else "Error"
             raise ApiRefusedError(status.code, reason, status.message, self._path)
         self._record_contact()
         self._failures = 0
         if event.type == "BOOKMARK":
-            return decode(event.object, _Bookmark, self._path).metadata.resource_version
-        item = decode(event.object, self._shape, self._path)
+            return decode_json(event.object, _Bookmark, self._path).metadata.resource_version
+        item = self._decode_object(event.object)
+        key = item.metadata.key
         self._version = max(self._version, int(item.metadata.resource_version))
+        self.unreadable.pop(key, None)
         if event.type == "DELETED":
-            self.objects.pop(item.metadata.key, None)
+            self.objects.pop(key, None)
+        elif isinstance(item, UnreadableObject):
+            self.objects.pop(key, None)
+            self.unreadable[key] = item
         else:
-            self._put(item)
-        self._changed()
+            self._put_object(item)
+        UNREADABLE_OBJECTS.labels(self._kind).set(len(self.unreadable))
+        self._on_change()
         return item.metadata.resource_version
 
-    def _put(self, item: _Kind) -> None:
+    def _decode_object(self, raw: msgspec.Raw) -> _Model | UnreadableObject:
+        """Decode an object; one that the model cannot hold ends neither list nor stream.
+
+        Raises KubeError for what has no metadata.
+        """
+        try:
+            return decode_json(raw, self._model, self._path)
+        except KubeError as error:
+            metadata = decode_json(raw, PartialObject, self._path).metadata
+            _log.warning("%s %s is passed over: %s", self._kind, metadata.key, error)
+            return UnreadableObject(metadata, str(error))
+
+    def _put_object(self, item: _Model) -> None:
         current = self.objects.get(item.metadata.key)
         if current is None or int(current.metadata.resource_version) < int(item.metadata.resource_version):
             self.objects[item.metadata.key] = item
 
 
-def _name_kind(path: str) -> str:
-    """Return a kind as kubectl names it, with its group: two groups may have kinds of one name."""
+def _format_kind(path: str) -> str:
+    """Return PLURAL.GROUP for the path of a collection, since two groups may have kinds of the same name."""
     _, _, group, _, plural = path.split("/")
     return f"{plural}.{group}"
 
 
-def compute_pause(failures: int) -> float:
-    """Return the back-off after so many failures in a row: half a second, doubling, with a random part."""
-    longest = min(LONGEST_PAUSE_SECONDS, 0.25 * (1 << min(failures, 16)))
+def compute_backoff(failures: int) -> float:
+    """Return the back-off in seconds: 0.25 to 0.5 after the first failure, doubled by each further failure."""
+    longest = min(MAX_BACKOFF_SECONDS, 0.25 * (1 << min(failures, 16)))
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret

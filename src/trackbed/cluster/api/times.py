@@ -4,5 +4,10 @@ from datetime import UTC, datetime
 
 
 def format_now() -> str:
-    """Return the current time."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Return the current time as text, such as 2026-01-31T12:00:00Z."""
+    return format_time(datetime.now(UTC))
+
+
+def format_time(time: datetime) -> str:
+    """Return a time in UTC as text; texts sort as their times."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")

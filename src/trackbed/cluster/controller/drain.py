@@ -1,8 +1,8 @@
 """Eviction (policy/v1) of the pods of a node, so that every PodDisruptionBudget is respected.
 
-As with `kubectl drain`, pods of a DaemonSet and mirrors of static pods are left: they would be recreated at once, or
-cannot be evicted. Pods that tolerate our taint by name are left too, such as this controller itself, which must run
-while all nodes are prepared at once. Finished pods are ignored.
+As with `kubectl drain`, pods of a DaemonSet are left, since they would be recreated at once; mirrors of static pods are
+left, since they cannot be evicted. Pods that tolerate our taint by name are left too, such as the controller itself,
+which must run even if all nodes are prepared at once. Finished pods are ignored.
 """
 
 from http import HTTPStatus
@@ -12,11 +12,12 @@ import msgspec
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.api.metadata import ObjectMetadata
+from trackbed.cluster.api.paths import join_path
 from trackbed.cluster.controller.metrics import EVICTIONS_REFUSED
 from trackbed.cluster.resources.railnode import TAINT
 
 _MIRROR = "kubernetes.io/config.mirror"
-_ENDED = frozenset({"Succeeded", "Failed"})
+_FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 
 
 class _OwnerReference(msgspec.Struct, frozen=True):
@@ -51,32 +52,35 @@ class _Pod(msgspec.Struct, frozen=True):
 
 
 async def evict_pods(client: Client, node: str) -> tuple[str, ...]:
-    """Evict all pods of a node that can leave; return the pods that remain, each with the reason. Raises KubeError."""
-    pods = client.list("/api/v1/pods", _Pod, fieldSelector=f"spec.nodeName={node}")
-    remaining = [pod async for pod in pods if _must_leave(pod)]
-    return tuple([await _evict(client, pod) for pod in remaining])
+    """Evict the pods of a node; return each remaining pod with its state, as text. Raises KubeError."""
+    pods = client.iter_objects("/api/v1/pods", _Pod, fieldSelector=f"spec.nodeName={node}")
+    remaining = [pod async for pod in pods if _must_be_evicted(pod)]
+    return tuple([await _evict_pod(client, pod) for pod in remaining])
 
 
-def _must_leave(pod: _Pod) -> bool:
+def _must_be_evicted(pod: _Pod) -> bool:
+    """Return whether a drain evicts a pod, by the rules of this module."""
     is_owned = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
     is_tolerant = any(toleration.key == TAINT for toleration in pod.spec.tolerations)
-    return not (is_owned or is_tolerant or pod.metadata.annotations.mirror is not None or pod.status.phase in _ENDED)
+    return not (
+        is_owned or is_tolerant or pod.metadata.annotations.mirror is not None or pod.status.phase in _FINISHED_PHASES
+    )
 
 
-async def _evict(client: Client, pod: _Pod) -> str:
-    """Evict a pod, unless it is leaving; return its state in words."""
+async def _evict_pod(client: Client, pod: _Pod) -> str:
+    """Evict a pod unless it is terminating; return its name and state as text."""
     if pod.metadata.deletion_timestamp:
-        return f"{pod.metadata.key} is ending"
+        return f"{pod.metadata.key} is terminating"
     name = {"name": pod.metadata.name, "namespace": pod.metadata.namespace}
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": name}
     try:
-        path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/eviction"
+        path = join_path("/api/v1/namespaces", pod.metadata.namespace, "pods", pod.metadata.name, "eviction")
         await client.create(path, eviction)
     except ApiRefusedError as error:
         if error.status == HTTPStatus.NOT_FOUND:
-            return f"{pod.metadata.key} has gone"
+            return f"{pod.metadata.key} is gone"
         if error.status != HTTPStatus.TOO_MANY_REQUESTS:
             raise
         EVICTIONS_REFUSED.inc()
         return f"{pod.metadata.key}: {error.message}"
-    return f"{pod.metadata.key} is asked to leave"
+    return f"{pod.metadata.key} is being evicted"

@@ -1,11 +1,11 @@
-"""Node maintenance by other operators, so that only one of them works on a node.
+"""Node maintenance by other operators, so that only one operator works on a node at a time.
 
     NodeMaintenance of            a node is under maintenance
     nodemaintenance.medik8s.io    as long as the object exists
     maintenance.nvidia.com        unless the object is queued (Pending)
 
-Nothing begins on such a node. A node that has begun completes its step, and keeps taint and cordon until the
-maintenance is over. Each operator may be installed at any time, or not at all.
+No change begins on such a node. A node that has begun completes its current step, and keeps taint and cordon until the
+maintenance is over. Either operator may be missing, or be installed later.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,12 +15,12 @@ import msgspec
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.metadata import ObjectMetadata
 from trackbed.cluster.api.reflector import Reflector
-from trackbed.cluster.resources.conditions import Condition, find
+from trackbed.cluster.resources.conditions import Condition, find_condition
 
 MEDIK8S = "/apis/nodemaintenance.medik8s.io/v1beta1/nodemaintenances"
 NVIDIA = "/apis/maintenance.nvidia.com/v1alpha1/nodemaintenances"
-_QUEUED = frozenset({"", "Pending"})
-"""Reasons of condition Ready of an NVIDIA object whose maintenance has not started."""
+_QUEUED_REASONS = frozenset({"", "Pending"})
+"""Reasons of condition Ready of an NVIDIA NodeMaintenance that has not started."""
 
 
 class _MaintenanceSpec(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class _MaintenanceStatus(msgspec.Struct, frozen=True):
 
 
 class NodeMaintenance(msgspec.Struct, frozen=True):
-    """An object of either operator; `reason` is free text of medik8s, `requestorID` the requesting operator's name."""
+    """A NodeMaintenance: medik8s sets free text in `reason`, NVIDIA the name of an operator in `requestorID`."""
 
     metadata: ObjectMetadata
     spec: _MaintenanceSpec = _MaintenanceSpec()
@@ -42,21 +42,21 @@ class NodeMaintenance(msgspec.Struct, frozen=True):
 
     @property
     def description(self) -> str:
-        """The object's name and purpose."""
+        """Name and purpose of the NodeMaintenance, as text."""
         purpose = self.spec.reason or self.spec.requestor
         return f"NodeMaintenance {self.metadata.name} has it in maintenance{f' ({purpose})' if purpose else ''}"
 
 
 class Maintenance:
-    """All maintenance in the cluster; `changed` is called after each change."""
+    """The NodeMaintenance objects of both operators; `on_change` is called after each change."""
 
-    def __init__(self, client: Client, changed: Callable[[], None]) -> None:
-        self._medik8s = Reflector(client, MEDIK8S, NodeMaintenance, changed, optional=True)
-        self._nvidia = Reflector(client, NVIDIA, NodeMaintenance, changed, optional=True)
+    def __init__(self, client: Client, on_change: Callable[[], None]) -> None:
+        self._medik8s = Reflector(client, MEDIK8S, NodeMaintenance, on_change, optional=True)
+        self._nvidia = Reflector(client, NVIDIA, NodeMaintenance, on_change, optional=True)
         self.reflectors = (self._medik8s, self._nvidia)
 
-    def list_nodes(self) -> Mapping[str, str]:
-        """Return the nodes under maintenance, each with the description of its maintenance."""
+    def describe_nodes(self) -> Mapping[str, str]:
+        """Return a description of the maintenance for each node under maintenance, by node."""
         queued = {name for name, maintenance in self._nvidia.objects.items() if _is_queued(maintenance)}
         objects = {**self._nvidia.objects, **self._medik8s.objects}
         started = [maintenance for name, maintenance in objects.items() if name not in queued]
@@ -64,4 +64,5 @@ class Maintenance:
 
 
 def _is_queued(maintenance: NodeMaintenance) -> bool:
-    return find(maintenance.status.conditions, "Ready").reason in _QUEUED
+    """Return whether an NVIDIA NodeMaintenance has not started."""
+    return find_condition(maintenance.status.conditions, "Ready").reason in _QUEUED_REASONS

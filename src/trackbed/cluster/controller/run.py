@@ -1,7 +1,7 @@
-"""The controller: reconciles every Fabric for as long as this process leads.
+"""The controller: reconciles every Fabric while this process leads.
 
-A follower keeps no state and reads only the Lease. A new leader lists everything first, so it never acts on stale
-state. A leader that cannot renew its Lease gives up all its state and competes for the Lease again.
+A follower keeps no state and reads only the Lease. A new leader lists all objects first, so it never acts on stale
+state. A leader that cannot renew its Lease discards its state and competes for the Lease again.
 """
 
 import asyncio
@@ -10,25 +10,28 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import KubeError
 from trackbed.cluster.api.lease import LEASE_SECONDS, Election
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.controller import metrics
-from trackbed.cluster.controller.act import delete_orphan
+from trackbed.cluster.controller.act import remove_orphan
 from trackbed.cluster.controller.fabric_reconciler import FabricReconciler
 from trackbed.cluster.controller.maintenance import Maintenance
 from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES, FabricObject, NodeObject, RailNode
 from trackbed.cluster.controller.pace import IDLE_SECONDS, RETRY_SECONDS, Log, run_all
+from trackbed.cluster.controller.refusals import Kind, RefusalReporter
 from trackbed.cluster.controller.stacks import Stacks, drop_stack_condition
-from trackbed.cluster.daemon.listening import ListenAddress
-from trackbed.cluster.daemon.observed import serve_health
-from trackbed.cluster.daemon.serving import run_until_first_ends, run_until_signal
+from trackbed.cluster.daemon.health import serve_health
+from trackbed.cluster.daemon.http_server import ListenAddress
+from trackbed.cluster.daemon.tasks import run_until_first_ends, run_until_signal
 
 LEASE = "trackbed-controller"
+"""Name of the Lease by which the leader is elected."""
 SETTLE_SECONDS = 0.2
-"""Changes within this time of each other are handled in one pass."""
+"""Pause after a pass, so that the next pass handles several changes at once."""
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +39,10 @@ _log = logging.getLogger(__name__)
 async def serve(
     client: Client, namespace: str, identity: str, metrics_address: ListenAddress | None, stacks: Collection[str] = ()
 ) -> None:
-    """Compete for the Lease and lead, until SIGTERM or SIGINT; apply only these stacks. Raises ListenError."""
+    """Compete for the Lease, and reconcile while leading, until SIGTERM or SIGINT. Raises ListenError.
+
+    `identity` names this candidate; `stacks` are the stacks that it may apply.
+    """
     election = Election(client, namespace, LEASE, identity)
     async with client, serve_health(metrics_address, partial(_explain_unready, election)):
         await run_until_signal(_lead_repeatedly(client, namespace, election, stacks))
@@ -44,29 +50,29 @@ async def serve(
 
 async def _lead_repeatedly(client: Client, namespace: str, election: Election, stacks: Collection[str]) -> None:
     while True:
-        await _lead(client, namespace, election, stacks, _log.info)
+        await _lead_once(client, namespace, election, stacks, _log.info)
 
 
 def _explain_unready(election: Election) -> str:
-    return "" if election.in_touch else f"the API server has told nothing of Lease {LEASE} for {LEASE_SECONDS} s"
+    return "" if election.has_contact else f"Lease {LEASE} could not be read for {LEASE_SECONDS} s"
 
 
-async def _lead(client: Client, namespace: str, election: Election, stacks: Collection[str], log: Log) -> None:
-    """Wait for the Lease, and lead until it is lost."""
-    await election.win(log)
+async def _lead_once(client: Client, namespace: str, election: Election, stacks: Collection[str], log: Log) -> None:
+    """Wait for the Lease, reconcile until it is lost, then release it and discard all state."""
+    await election.wait_until_leading(log)
     log(f"{election.identity} leads")
     metrics.LEADER.set(1)
     try:
-        await run_until_first_ends(Controller(client, namespace, log, stacks).run(), election.hold(log))
+        await run_until_first_ends(Controller(client, namespace, log, stacks).run(), election.renew_until_lost(log))
     finally:
-        metrics.clear_fabrics()
+        metrics.clear_leader_metrics()
         with suppress(KubeError):
             await election.release()
-    log(f"{election.identity} leads no more")
+    log(f"{election.identity} no longer leads")
 
 
 class Controller:
-    """Reconciles all Fabrics while its process leads."""
+    """Reconciles all Fabrics; keeps its state only while this process leads."""
 
     def __init__(self, client: Client, namespace: str, log: Log, stacks: Collection[str] = ()) -> None:
         self._client, self._namespace, self._log = client, namespace, log
@@ -77,9 +83,10 @@ class Controller:
         self._nodes = Reflector(client, NODES, NodeObject, self._changed.set)
         self._maintenance = Maintenance(client, self._changed.set)
         self._reconcilers: dict[str, FabricReconciler] = {}
+        self._refusals = RefusalReporter(client, log)
 
     async def run(self) -> None:
-        """Reconcile after each change, until cancelled."""
+        """Reconcile after each change of an object, until cancelled."""
         async with self._stacks, asyncio.TaskGroup() as group:
             reflectors = (self._fabrics, self._railnodes, self._nodes, *self._maintenance.reflectors)
             for reflector in reflectors:
@@ -98,40 +105,72 @@ class Controller:
             await asyncio.sleep(SETTLE_SECONDS)
 
     async def _reconcile_all(self) -> float:
-        """Reconcile every Fabric once; return the seconds until the next pass if nothing changes before."""
+        """Reconcile every Fabric once; return the seconds until the next pass, unless an object changes before."""
         waits = [IDLE_SECONDS]
         for name, fabric in sorted(self._fabrics.objects.items()):
             reconciler = self._reconcilers.get(name) or self._reconcilers.setdefault(name, self._build_reconciler(name))
             start = time.monotonic()
             try:
-                with metrics.LOOK.time():
-                    maintenance = self._maintenance.list_nodes()
+                with metrics.PASS_DURATION.time():
+                    maintenance = self._maintenance.describe_nodes()
                     waits.append(await reconciler.reconcile(drop_stack_condition(fabric), maintenance, self._log))
-                waits.append(await self._stacks.reconcile(fabric, reconciler.build_stack_order(fabric)))
+                waits.append(await self._stacks.reconcile(fabric, reconciler.build_stack_request(fabric)))
             except KubeError as error:
                 self._log(f"fabric {name}: {error}")
                 waits.append(RETRY_SECONDS)
+            except Exception as error:  # noqa: BLE001 - a Fabric that nobody foresaw must not stop the others
+                await self._report_defect(fabric, error)
+                waits.append(IDLE_SECONDS)
             if (seconds := time.monotonic() - start) > RETRY_SECONDS:
-                self._log(f"fabric {name}: one look took {seconds:.1f} s")
+                self._log(f"fabric {name}: one pass took {seconds:.1f} s")
         for name in self._reconcilers.keys() - self._fabrics.objects.keys():
             del self._reconcilers[name]
-            metrics.forget_fabric(name)
-            self._stacks.forget(name)
+            metrics.remove_fabric_gauges(name)
+            self._stacks.drop_fabric(name)
+        waits.append(await self._report_unreadable())
         waits.append(await self._delete_orphans())
         return min(waits)
 
+    async def _report_defect(self, fabric: FabricObject, error: Exception) -> None:
+        """Log an unexpected error of a pass over a Fabric, count it, and write it into the Fabric's status."""
+        name = fabric.metadata.name
+        _log.error("fabric %s: the pass ended with an unexpected error", name, exc_info=error)
+        metrics.DEFECTS.labels(name).inc()
+        reason = f"a defect of Trackbed stops it, please report it with the controller's log: {error!r}"
+        try:
+            await self._reconcilers[name].report_refusal(drop_stack_condition(fabric), reason)
+        except KubeError as api_error:
+            self._log(f"fabric {name}: {api_error}")
+
+    async def _report_unreadable(self) -> float:
+        """Report the objects that cannot be decoded; return the seconds until the next pass."""
+        reflectors: tuple[tuple[Kind, Reflector[Any]], ...] = (
+            ("Fabric", self._fabrics),
+            ("RailNode", self._railnodes),
+            ("Node", self._nodes),
+        )
+        waits = [IDLE_SECONDS]
+        for kind, reflector in reflectors:
+            unreadable = list(reflector.unreadable.values())
+            waits += [await self._refusals.report(kind, item.metadata, item.reason) for item in unreadable]
+        return min(waits)
+
     async def _delete_orphans(self) -> float:
-        """Release the nodes of deleted Fabrics; the locks are kept, so a recreated Fabric assigns the same slots."""
-        in_maintenance, nodes = self._maintenance.list_nodes(), self._nodes.objects
+        """Release the nodes of deleted Fabrics and delete their RailNodes; return the seconds until the next pass.
+
+        Locks are kept, so a Fabric that is created again assigns the same slots.
+        """
+        in_maintenance, nodes = self._maintenance.describe_nodes(), self._nodes.objects
+        fabrics = self._fabrics.objects.keys() | self._fabrics.unreadable.keys()
         orphans = [
             railnode
             for name, railnode in self._railnodes.objects.items()
-            if name not in in_maintenance and railnode.spec.fabric not in self._fabrics.objects
+            if name not in in_maintenance and railnode.spec.fabric not in fabrics
         ]
         try:
             await run_all(
                 [
-                    partial(delete_orphan, self._client, self._nodes, railnode, nodes.get(railnode.metadata.name))
+                    partial(remove_orphan, self._client, self._nodes, railnode, nodes.get(railnode.metadata.name))
                     for railnode in orphans
                 ]
             )

@@ -1,10 +1,10 @@
-"""Application of Fabrics' stacks while this process leads; the command line lists the stacks that it may apply.
+"""Passes over the stacks of all Fabrics while this process leads, for the stacks that the command line permits.
 
-The condition StackApplied of a Fabric reports the progress. It has its own field manager: a controller that no longer
-applies stacks removes the condition, and other writers of the status leave it alone.
+Condition StackApplied of a Fabric reports the progress. It has its own field manager, so other writers of the status
+leave it alone. A controller that may no longer apply stacks removes it.
 
     Applying    a pass is under way for a plan that was not applied before
-    Waiting     a gate is closed; Stuck, once its timeout has passed
+    Waiting     a gate is closed; Stuck once its timeout has passed
     Conflict, Forbidden, KindMissing, Refused, Unfit, Error    an operator must act; retried every minute
     Applied     every object is as planned; checked again every ten minutes
 """
@@ -18,39 +18,41 @@ from typing import Self
 import msgspec
 
 from trackbed.cluster.api.client import Client
+from trackbed.cluster.api.events import Event, record_event
+from trackbed.cluster.api.paths import join_path
 from trackbed.cluster.api.times import format_now
-from trackbed.cluster.controller.events import record_event
 from trackbed.cluster.controller.objects import FABRICS, FabricObject
+from trackbed.cluster.controller.pace import IDLE_SECONDS
 from trackbed.cluster.controller.stack_pass import APPLIED, PassOutcome, StackRequest, run_pass
-from trackbed.cluster.resources.conditions import Condition, find, put
+from trackbed.cluster.resources.conditions import Condition, find_condition, put_condition
 from trackbed.cluster.resources.railnode import API_VERSION
-from trackbed.cluster.stacks.stack import Until
+from trackbed.cluster.stacks.stack import AnyWait
 
 STACK_APPLIED = "StackApplied"
-MANAGER = "trackbed-stacks"
+"""Condition of a Fabric: whether every object of its stack is as planned."""
+FIELD_MANAGER = "trackbed-stacks"
 NATIVE = "native"
-"""A stack whose objects come with the control plane's chart."""
-_IDLE_SECONDS = 60.0
+"""The stack whose objects are part of the control plane's chart, so that no pass is needed."""
 _LONGEST_MESSAGE = 1024
 
 
 @dataclass
 class _StackState:
-    """Progress of one Fabric's stack."""
+    """State of a Fabric's stack: the running pass, and the outcome of the last one for `key`."""
 
     key: object = None
     task: asyncio.Task[PassOutcome] | None = None
-    last: PassOutcome | None = None
-    due: float = 0.0
-    shut_gate: tuple[Until | None, float] = (None, 0.0)
-    """The closed gate, and when it was first seen closed."""
+    outcome: PassOutcome | None = None
+    due_at: float = 0.0
+    closed_gate: tuple[AnyWait | None, float] = (None, 0.0)
+    """The closed gate, and the time at which it was first found closed (monotonic)."""
 
 
 class Stacks:
-    """The stacks of all Fabrics; `changed` is called when a pass ends."""
+    """Runs the passes over the stacks of all Fabrics; `on_change` is called when a pass ends."""
 
-    def __init__(self, client: Client, allowed: Collection[str], changed: Callable[[], None]) -> None:
-        self._client, self._allowed, self._changed = client, allowed, changed
+    def __init__(self, client: Client, allowed: Collection[str], on_change: Callable[[], None]) -> None:
+        self._client, self._allowed, self._on_change = client, allowed, on_change
         self._states: dict[str, _StackState] = {}
 
     async def __aenter__(self) -> Self:
@@ -59,89 +61,91 @@ class Stacks:
     async def __aexit__(self, *_: object) -> None:
         tasks = [state.task for state in self._states.values() if state.task]
         for name in list(self._states):
-            self.forget(name)
+            self.drop_fabric(name)
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def forget(self, name: str) -> None:
-        """Cancel the pass of a Fabric, if any; its objects are kept."""
+    def drop_fabric(self, name: str) -> None:
+        """Forget a Fabric, and cancel its pass. Objects of its stack are kept."""
         if (state := self._states.pop(name, None)) and state.task:
             state.task.cancel()
 
-    async def reconcile(self, fabric: FabricObject, order: StackRequest | None) -> float:
-        """Start a pass if one is due, and update the condition; return the seconds to wait. Raises KubeError."""
+    async def reconcile(self, fabric: FabricObject, request: StackRequest | None) -> float:
+        """Start a pass if it is due, and update condition StackApplied; return the seconds until the next call.
+
+        `request` is None before the Fabric's first plan. Raises KubeError.
+        """
         name = fabric.metadata.name
-        if order is None:
-            return _IDLE_SECONDS
-        if not self._allowed or order.name == NATIVE:
-            self.forget(name)
+        if request is None:
+            return IDLE_SECONDS
+        if not self._allowed or request.name == NATIVE:
+            self.drop_fabric(name)
             await self._update_condition(fabric, None)
-            return _IDLE_SECONDS
-        if order.name not in self._allowed:
-            self.forget(name)
+            return IDLE_SECONDS
+        if request.name not in self._allowed:
+            self.drop_fabric(name)
             message = (
-                f"this controller applies {', '.join(sorted(self._allowed))} (--stacks): add {order.name} there, or "
-                f"`trackbed apply cluster {order.name} -f FILE`"
+                f"this controller applies {', '.join(sorted(self._allowed))} (--stacks): add {request.name} there, or "
+                f"`trackbed apply cluster {request.name} -f FILE`"
             )
             await self._update_condition(fabric, Condition(STACK_APPLIED, "False", "NotAllowed", message))
-            return _IDLE_SECONDS
+            return IDLE_SECONDS
         state = self._states.setdefault(name, _StackState())
-        is_held = self._advance(state, fabric, order)
-        await self._update_condition(fabric, _build_condition(state, order))
+        is_held = self._advance_state(state, fabric, request)
+        await self._update_condition(fabric, _build_condition(state, request))
         if state.task or is_held:
-            return _IDLE_SECONDS
-        return max(0.0, min(state.due - time.monotonic(), _IDLE_SECONDS))
+            return IDLE_SECONDS
+        return max(0.0, min(state.due_at - time.monotonic(), IDLE_SECONDS))
 
-    def _advance(self, state: _StackState, fabric: FabricObject, order: StackRequest) -> bool:
-        """Record a pass that has ended, cancel one for another plan, start one that is due; only one pass runs.
+    def _advance_state(self, state: _StackState, fabric: FabricObject, request: StackRequest) -> bool:
+        """Record a pass that has ended, cancel a pass for another plan, and start a pass that is due.
 
-        Return whether a pass is held until the Fabric changes.
+        Only one pass runs at a time. Return whether the next pass is held, since the Fabric is paused.
         """
         if state.task and state.task.done():
             _record_outcome(state, state.task)
-        if state.key != order.key:
+        if state.key != request.key:
             if state.task is None:
-                last = _restore_applied(fabric, order) if state.key is None else None
-                state.key, state.last, state.due = order.key, last, 0.0
+                last = _restore_applied(fabric, request) if state.key is None else None
+                state.key, state.outcome, state.due_at = request.key, last, 0.0
             else:
                 state.task.cancel()
-        is_held = order.paused and (state.last is None or state.last.reason != APPLIED)
-        if state.task is None and not is_held and time.monotonic() >= state.due:
-            state.task = asyncio.create_task(run_pass(self._client.config, order, state.last))
-            state.task.add_done_callback(self._handle_end)
+        is_held = request.paused and (state.outcome is None or state.outcome.reason != APPLIED)
+        if state.task is None and not is_held and time.monotonic() >= state.due_at:
+            state.task = asyncio.create_task(run_pass(self._client.config, request, state.outcome))
+            state.task.add_done_callback(self._handle_pass_end)
         return is_held
 
-    def _handle_end(self, task: asyncio.Task[PassOutcome]) -> None:
-        """Wake the controller; retrieve the exception, which asyncio would log if the Fabric has been deleted."""
+    def _handle_pass_end(self, task: asyncio.Task[PassOutcome]) -> None:
+        """Wake the controller. Retrieve the exception, since asyncio would log it if the Fabric has been deleted."""
         if not task.cancelled():
             task.exception()
-        self._changed()
+        self._on_change()
 
     async def _update_condition(self, fabric: FabricObject, condition: Condition | None) -> None:
-        """Write the condition if it differs, with an event for a new reason; None removes the condition."""
-        old = find(fabric.status.conditions, STACK_APPLIED)
+        """Write condition StackApplied if it differs, and an event if its reason is new. None removes the condition."""
+        old = find_condition(fabric.status.conditions, STACK_APPLIED)
         if condition is None:
             if old.last_transition_time:
-                await self._apply(fabric, [])
+                await self._apply_conditions(fabric, [])
             return
         message = condition.message[:_LONGEST_MESSAGE]
         condition = msgspec.structs.replace(condition, message=message, observed_generation=fabric.metadata.generation)
-        (new,) = put([old] if old.last_transition_time else [], condition, format_now())
+        (new,) = put_condition([old] if old.last_transition_time else [], condition, format_now())
         if new == old:
             return
-        await self._apply(fabric, [new])
+        await self._apply_conditions(fabric, [new])
         if new.reason not in {old.reason, "Applying"}:
             name, uid = fabric.metadata.name, fabric.metadata.uid
             regarding = {"apiVersion": API_VERSION, "kind": "Fabric", "name": name, "uid": uid}
             is_normal = new.reason in {APPLIED, "Waiting", "Paused"}
-            await record_event(
-                self._client, regarding, f"Stack{new.reason}", new.message, "Normal" if is_normal else "Warning"
-            )
+            event = Event(f"Stack{new.reason}", new.message, "Normal" if is_normal else "Warning")
+            await record_event(self._client, regarding, event)
 
-    async def _apply(self, fabric: FabricObject, conditions: list[Condition]) -> None:
+    async def _apply_conditions(self, fabric: FabricObject, conditions: list[Condition]) -> None:
         status = {"conditions": msgspec.to_builtins(conditions)}
         metadata = {"name": fabric.metadata.name}
         body = {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": metadata, "status": status}
-        await self._client.apply(f"{FABRICS}/{fabric.metadata.name}/status", body, MANAGER)
+        await self._client.apply(join_path(FABRICS, fabric.metadata.name, "status"), body, FIELD_MANAGER)
 
 
 def drop_stack_condition(fabric: FabricObject) -> FabricObject:
@@ -151,28 +155,29 @@ def drop_stack_condition(fabric: FabricObject) -> FabricObject:
 
 
 def _record_outcome(state: _StackState, task: asyncio.Task[PassOutcome]) -> None:
-    """Record how a pass ended."""
+    """Record the outcome of a pass that has ended, unless it was cancelled."""
     if not task.cancelled():
-        state.last = task.result()
-        state.due = time.monotonic() + state.last.retry_seconds
-        if state.last.shut_gate != state.shut_gate[0]:
-            state.shut_gate = (state.last.shut_gate, time.monotonic())
+        state.outcome = task.result()
+        state.due_at = time.monotonic() + state.outcome.retry_seconds
+        if state.outcome.closed_gate != state.closed_gate[0]:
+            state.closed_gate = (state.outcome.closed_gate, time.monotonic())
     state.task = None
 
 
-def _restore_applied(fabric: FabricObject, order: StackRequest) -> PassOutcome | None:
-    """Return the outcome that an earlier leader recorded for the same plan; its gates need no second check."""
-    condition = find(fabric.status.conditions, STACK_APPLIED)
-    is_current = condition.observed_generation == fabric.metadata.generation and not order.rolled_back
+def _restore_applied(fabric: FabricObject, request: StackRequest) -> PassOutcome | None:
+    """Return outcome Applied if an earlier leader recorded it for the same plan, else None; its gates are skipped."""
+    condition = find_condition(fabric.status.conditions, STACK_APPLIED)
+    is_current = condition.observed_generation == fabric.metadata.generation and not request.rolled_back
     return PassOutcome(APPLIED, condition.message) if is_current and condition.reason == APPLIED else None
 
 
-def _build_condition(state: _StackState, order: StackRequest) -> Condition:
-    if state.last is None or state.key != order.key:
-        if order.paused:
+def _build_condition(state: _StackState, request: StackRequest) -> Condition:
+    """Return condition StackApplied for the state of a stack."""
+    if state.outcome is None or state.key != request.key:
+        if request.paused:
             return Condition(STACK_APPLIED, "False", "Paused", "the Fabric is paused; its stack is not touched")
-        return Condition(STACK_APPLIED, "False", "Applying", f"stack {order.name} is applied")
-    until, since = state.shut_gate
+        return Condition(STACK_APPLIED, "False", "Applying", f"stack {request.name} is applied")
+    until, since = state.closed_gate
     is_stuck = until is not None and time.monotonic() - since > until.timeout_seconds
-    reason = "Stuck" if is_stuck and state.last.reason == "Waiting" else state.last.reason
-    return Condition(STACK_APPLIED, "True" if reason == APPLIED else "False", reason, state.last.message)
+    reason = "Stuck" if is_stuck and state.outcome.reason == "Waiting" else state.outcome.reason
+    return Condition(STACK_APPLIED, "True" if reason == APPLIED else "False", reason, state.outcome.message)

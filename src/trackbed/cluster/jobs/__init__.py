@@ -1,1 +1,1 @@
-"""Users' jobs made to use rails: what a pod template must carry, and where each job API keeps its templates."""
+"""Jobs that use rails: what a pod template needs, and where each job API keeps its pod templates."""

@@ -1,14 +1,13 @@
-"""Environment variables of the container that uses the GPUs. A value that the user wrote always stays."""
-
-from __future__ import annotations
+"""Environment variables of the container that uses the GPUs. Values set by the user are always kept."""
 
 from collections.abc import Callable, Iterator
 
 from trackbed.cluster.jobs.note import Note
-from trackbed.cluster.jobs.template import Mapping, items, listed
+from trackbed.cluster.jobs.template import Mapping, ensure_list, read_mappings
 from trackbed.cluster.stacks.access import Access
+from trackbed.fabric.nccl_images import FIRST_FIT, has_old_nccl
 
-BREAKS = {
+DEVIATION_EFFECTS = {
     "NCCL_IB_HCA": "NCCL takes every RDMA device it sees, storage and management among them",
     "NCCL_SOCKET_IFNAME": "bootstrap takes an interface that may be a rail, or may not reach the other nodes",
     "NCCL_CROSS_NIC": "rings join NICs of different rails, which do not reach each other",
@@ -21,53 +20,110 @@ BREAKS = {
     "UCX_IB_TRAFFIC_CLASS": "UCX's traffic is not in the fabric's lossless class",
     "UCX_IB_ROCE_REACHABILITY_MODE": "UCX takes peers in other subnets for unreachable",
 }
-"""Variable -> what happens without the planned value."""
-_GENERAL = "the stack asks for this value"
+"""Variable name -> effect of a value that differs from the planned one."""
 
 
 def set_variables(container: Mapping, access: Access, variables: tuple[tuple[str, str], ...]) -> Iterator[Note]:
-    """Add the variables that the container has not, and report those it has otherwise."""
-    held = {str(one.get("name")): one for one in items(container, "env")}
+    """Add missing variables to the container; yield notes on additions and on values that differ or are harmful."""
+    entries = {str(entry.get("name")): entry for entry in read_mappings(container, "env")}
     for name, value in variables:
-        breaks = BREAKS.get(name, _GENERAL)
-        if name not in held:
-            listed(container, "env").append({"name": name, "value": value})
+        breaks = DEVIATION_EFFECTS.get(name, "the stack asks for this value")
+        if name not in entries:
+            ensure_list(container, "env").append({"name": name, "value": value})
             yield Note("missing", "nccl-variable", f"{name}={value}", breaks)
-        elif "valueFrom" not in held[name] and (written := _value(held[name])) != value:
-            yield Note("different", "nccl-variable", f"{name} is {written!r}, the plan has {value!r}", breaks)
-    yield from _harmful(held, access)
+        elif "valueFrom" not in entries[name] and (job_value := _read_variable_value(entries[name])) != value:
+            names = describe_device_list(job_value, access) if name == "NCCL_IB_HCA" else ""
+            yield Note("different", "nccl-variable", f"{name} is {job_value!r}{names}, the plan has {value!r}", breaks)
+    if "NCCL_IB_HCA" in entries and "NCCL_IB_HCA" not in dict(variables):
+        yield from _check_device_count(_read_variable_value(entries["NCCL_IB_HCA"]), access)
+    yield from _check_harmful_values({name: _read_variable_value(entry) for name, entry in entries.items()}, access)
 
 
-def _value(entry: Mapping) -> str:
+_FAMILIES = frozenset({"mlx4", "mlx5"})
+"""Names that end with a digit and match every device of a driver."""
+
+
+def describe_device_list(value: str, access: Access) -> str:
+    """Return which rails the devices of an NCCL_IB_HCA are, and of how many; empty if the list excludes devices."""
+    names = _list_devices(value)
+    if not names or not access.hcas:
+        return ""
+    rails = [hca.rail for hca in access.hcas if any(_matches(name, hca.device, value) for name in names)]
+    if not rails:
+        return f", which names none of the {len(access.hcas)} rails"
+    noun = "rail" if len(rails) == 1 else "rails"
+    return f", which names {noun} {', '.join(map(str, rails))} of {len(access.hcas)}"
+
+
+def _check_device_count(value: str, access: Access) -> Iterator[Note]:
+    """Yield a note on a list with fewer devices than the pod has rails, where the plan cannot name the devices."""
+    names, rails = _list_devices(value), sum(count for _, count in access.resources)
+    is_counted = value.startswith("=") or all(name[-1].isdigit() and name not in _FAMILIES for name in names)
+    if names and is_counted and len(names) < rails:
+        yield Note(
+            "different",
+            "nccl-fewer-devices",
+            f"NCCL_IB_HCA names {len(names)} ({', '.join(names)}) of {rails} rails",
+            "NCCL uses no other rail",
+        )
+
+
+def _list_devices(value: str) -> list[str]:
+    """Return the names in an NCCL_IB_HCA without ports; empty if it excludes devices."""
+    parts = [] if value.startswith("^") else value.removeprefix("=").split(",")
+    return [part.partition(":")[0].strip() for part in parts if part.strip()]
+
+
+def _matches(name: str, device: str, value: str) -> bool:
+    return name == device if value.startswith("=") else device.startswith(name)
+
+
+def _read_variable_value(entry: Mapping) -> str:
     value = entry.get("value")
     return "" if value is None else str(value)
 
 
-def _harmful(held: dict[str, Mapping], access: Access) -> Iterator[Note]:
-    """Values that break the job whatever the plan, and those that this stack must not have."""
-    for name, value in access.env:
-        if not value and name in held and _value(held[name]):
-            yield Note("extra", "nccl-variable-unwanted", f"{name}={_value(held[name])}", "this stack must not have it")
-    for name, (harms, code, breaks) in _HARMFUL.items():
-        if name in held and harms(_value(held[name])) and not (code == "nccl-gid-index-fixed" and access.host_network):
-            yield Note("extra", code, f"{name}={_value(held[name])}", breaks)
+def check_image(container: Mapping) -> Iterator[Note]:
+    """Yield a note on an image whose NCCL ends the job in pods that share ports, unless the GID index is set."""
+    image, names = (
+        str(container.get("image", "")),
+        {str(entry.get("name")) for entry in read_mappings(container, "env")},
+    )
+    if has_old_nccl(image) and "NCCL_IB_GID_INDEX" not in names:
+        yield Note(
+            "different",
+            "nccl-too-old",
+            f"{image} has an NCCL before {FIRST_FIT}",
+            "it ends at the first gap of the GID table, which other pods' interfaces make; take a newer image",
+        )
 
 
-_HARMFUL: dict[str, tuple[Callable[[str], bool], str, str]] = {
+def _check_harmful_values(values: dict[str, str], access: Access) -> Iterator[Note]:
+    """Yield notes on values that break the job on any plan, and on variables that this stack must not have."""
+    for name, stack_value in access.env:
+        if not stack_value and values.get(name):
+            yield Note("extra", "nccl-variable-unwanted", f"{name}={values[name]}", "this stack must not have it")
+    for name, (is_harmful, code, breaks) in _HARMFUL_VALUES.items():
+        is_allowed = code == "gid-index-fixed" and access.host_network
+        if name in values and is_harmful(values[name]) and not is_allowed:
+            yield Note("extra", code, f"{name}={values[name]}", breaks)
+
+
+_HARMFUL_VALUES: dict[str, tuple[Callable[[str], bool], str, str]] = {
     "NCCL_IB_GID_INDEX": (
         lambda value: value not in {"", "-1"},
-        "nccl-gid-index-fixed",
+        "gid-index-fixed",
         "in pods the index differs from device to device, so some connections time out; leave it unset",
     ),
     "NCCL_IB_DISABLE": (
         lambda value: value not in {"", "0"},
-        "nccl-using-sockets",
+        "ib-disabled",
         "NCCL goes over TCP and uses no rail",
     ),
     "NCCL_IB_HCA": (
         lambda value: bool(value) and not value.removeprefix("^").startswith("="),
-        "nccl-hca-prefix-match",
+        "hca-prefix",
         "names match by prefix, so mlx5_1 takes mlx5_10 too; begin the value with =",
     ),
 }
-"""Variable -> whether a value harms, the fault's name, what it breaks."""
+"""Variable name -> predicate for a harmful value, name of the fault, effect."""

@@ -1,62 +1,90 @@
-"""The one function that puts rails on a pod template; the command line, job kinds and the webhook share it.
+"""Injection of rails into pod templates, for the command line, job kinds and the webhook.
 
-    inject    edits the template in place: adds what is missing, keeps what the user wrote, says what it kept
-    stray     for templates that get no rails, such as an MPI launcher's: what they hold in vain
+    inject_rails        edits a template in place: adds missing fields, keeps the user's values and reports differences
+    find_stray_rails    reports rails on a template that needs none, such as an MPI launcher's
 
-Injecting twice changes nothing the second time.
+Injection is idempotent. A pod with hostNetwork gets nothing on a stack that gives pods their own networks or devices.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 
 from trackbed.cluster.jobs import environment, networks, placement, resources, security, volumes
 from trackbed.cluster.jobs.note import Note
 from trackbed.cluster.jobs.requirements import PodRequirements
-from trackbed.cluster.jobs.security import Level
-from trackbed.cluster.jobs.template import Mapping, container_of, items, look, mapping, names, place_of
+from trackbed.cluster.jobs.security import PodSecurityLevel
+from trackbed.cluster.jobs.template import (
+    Mapping,
+    choose_container,
+    ensure_mapping,
+    iter_resource_names,
+    locate_container,
+    read_mapping,
+    read_mappings,
+)
 
 
-def inject(
-    template: Mapping, wanted: PodRequirements, namespace: str | None = None, level: Level = "privileged"
+def inject_rails(
+    template: Mapping,
+    requirements: PodRequirements,
+    namespace: str | None = None,
+    pod_security_level: PodSecurityLevel = "privileged",
 ) -> list[Note]:
-    """Put rails on a template (metadata, spec), in place.
+    """Add everything that a pod needs to use rails to its template, in place; return notes on differences.
 
-    `namespace` is that of the pods, None where it is not known, and `level` what it allows them: IPC_LOCK is left out
-    where it is forbidden, see also `security.forbidden`. Only the container that uses the GPUs is touched.
-    NotAJobError if there is no container, or a field has not the shape Kubernetes gives it.
+    `namespace` is the pods' namespace, None if unknown. IPC_LOCK is omitted if `pod_security_level`, the level of that
+    namespace, forbids it; see also `security.describe_forbidden`. Only the container that uses the GPUs is edited.
+
+    Raises:
+        NotAJobError: The template has no container, or a field has the wrong type.
     """
-    access = wanted.access
-    spec = mapping(template, "spec")
-    container = container_of(spec, access.gpu_resource)
+    access = requirements.access
+    spec = ensure_mapping(template, "spec")
+    container = choose_container(spec, access.gpu_resource)
+    if spec.get("hostNetwork") is True and not access.host_network:
+        return [placement.HOST_NETWORK_CONFLICT]
     return [
-        *networks.annotate(template, access, namespace),
-        *resources.ask(spec, container, access),
-        *security.permit(spec, container, access, level),
-        *volumes.mount(spec, container, access),
-        *_environment(spec, container, wanted),
-        *placement.place(spec, access, wanted.selector),
+        *networks.add_annotations(template, access, namespace),
+        *resources.add_resources(spec, container, access),
+        *_find_excluded_rails(container, requirements),
+        *security.allow_memory_locking(spec, container, access, pod_security_level),
+        *volumes.add_volumes(spec, container, access),
+        *_set_environment(spec, container, requirements),
+        *placement.set_placement(spec, access, requirements.selector),
     ]
 
 
-def _environment(spec: Mapping, container: Mapping, wanted: PodRequirements) -> Iterator[Note]:
-    place = f"{place_of(spec, container)}.env"
-    for note in environment.set_variables(container, wanted.access, wanted.variables):
-        yield note.below(place)
+def _set_environment(spec: Mapping, container: Mapping, requirements: PodRequirements) -> Iterator[Note]:
+    path = f"{locate_container(spec, container)}.env"
+    for note in environment.set_variables(container, requirements.access, requirements.variables):
+        yield note.with_parent(path)
+    if requirements.shares_ports:
+        yield from environment.check_image(container)
 
 
-def stray(template: Mapping, wanted: PodRequirements, namespace: str | None = None) -> list[Note]:
-    """Rails on a template that uses none: nothing is changed."""
-    ours = {name for name, _ in wanted.access.resources}
-    held = [
+def _find_excluded_rails(container: Mapping, requirements: PodRequirements) -> Iterator[Note]:
+    for name in dict.fromkeys(iter_resource_names(container)):
+        if name in requirements.excluded_resources:
+            difference = (
+                f"this pod asks for {name}, which is not among its rails; delete the resource, or choose the rail"
+            )
+            yield Note("extra", "pod-rails-unused", difference, "it takes a device that it shall not use")
+
+
+def find_stray_rails(template: Mapping, requirements: PodRequirements, namespace: str | None = None) -> list[Note]:
+    """Return notes on rail resources and networks of a template that should have none; the template is not changed."""
+    resource_names = {name for name, _ in requirements.access.resources}
+    stray_names = [
         name
-        for one in items(look(template, "spec"), "containers")
-        for name in dict.fromkeys(names(one))
-        if name in ours
+        for container in read_mappings(read_mapping(template, "spec"), "containers")
+        for name in dict.fromkeys(iter_resource_names(container))
+        if name in resource_names
     ]
     breaks = "it takes a device from the pods that use the GPUs"
-    found = [Note("extra", "pod-rails-unused", f"this pod asks for {name} and uses no GPU", breaks) for name in held]
-    entries = networks.parsed(look(template, "metadata", "annotations").get(networks.ANNOTATION) or "") or []
-    if any(networks.names_one(entry, wanted.access.networks, namespace) for entry in entries):
-        found.append(Note("extra", "pod-rails-unused", "this pod joins rails and uses no GPU", breaks))
-    return found
+    notes = [
+        Note("extra", "pod-rails-unused", f"this pod asks for {name} and uses no GPU", breaks) for name in stray_names
+    ]
+    annotation = read_mapping(template, "metadata", "annotations").get(networks.ANNOTATION)
+    entries = networks.parse_networks(annotation or "") or []
+    if any(networks.refers_to_any(entry, requirements.access.networks, namespace) for entry in entries):
+        notes.append(Note("extra", "pod-rails-unused", "this pod joins rails and uses no GPU", breaks))
+    return notes

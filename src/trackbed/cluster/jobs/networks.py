@@ -1,10 +1,9 @@
-"""The annotations of a pod: the networks it joins, and what a stack's own controllers read.
+"""Annotations of a pod: the networks that it joins, and annotations for a stack's own controllers.
 
-Kubernetes Network Custom Resource Definition De-facto Standard 1.3, section 4.1: a comma-separated list
-`namespace/name@interface`, or a JSON list of mappings. The user's own networks come first, as they stand.
+The networks are a comma-separated list `namespace/name@interface`, or a JSON list of mappings (Kubernetes Network
+Custom Resource Definition De-facto Standard 1.3, section 4.1). New networks follow those of the user, in the notation
+that the annotation has.
 """
-
-from __future__ import annotations
 
 import json
 import re
@@ -12,127 +11,180 @@ from collections.abc import Iterator
 from typing import Any
 
 from trackbed.cluster.jobs.note import Note
-from trackbed.cluster.jobs.template import Mapping, annotations_of, look
+from trackbed.cluster.jobs.template import Mapping, ensure_annotations, read_mapping
 from trackbed.cluster.stacks.access import Access, PodNetwork
 
 ANNOTATION = "k8s.v1.cni.cncf.io/networks"
-_PLACE = f"metadata.annotations[{ANNOTATION}]"
-_SHORT = re.compile(r"(?:(?P<namespace>[^/@\s]+)/)?(?P<name>[^/@\s]+)(?:@(?P<interface>[^/@\s]+))?")
-_FEWER = "the pod starts with fewer rails than planned, and its rank is slow or fails"
+_PATH = f"metadata.annotations[{ANNOTATION}]"
+_SHORT_FORM = re.compile(r"(?:(?P<namespace>[^/@\s]+)/)?(?P<name>[^/@\s]+)(?:@(?P<interface>[^/@\s]+))?")
+_FEWER_RAILS = "the pod starts with fewer rails than planned, and its rank is slow or fails"
 
-Entry = dict[str, Any]
+NetworkEntry = dict[str, Any]
+"""An element of the networks annotation: name, and optionally namespace, interface and other fields."""
 
 
-def annotate(template: Mapping, access: Access, namespace: str | None) -> Iterator[Note]:
-    """Add the networks and the stack's other annotations; `namespace` is the pod's, None where it is not known."""
-    yield from _networks(template, access, namespace)
+def add_annotations(template: Mapping, access: Access, namespace: str | None) -> Iterator[Note]:
+    """Add the stack's networks and other annotations to a pod template, in place; yield notes.
+
+    `namespace` is the pod's namespace, None if unknown.
+    """
+    yield from _add_networks(template, access, namespace)
     for name, value in access.annotations:
-        held = look(template, "metadata", "annotations").get(name)
-        if held is None:
-            annotations_of(template)[name] = value
+        current = read_mapping(template, "metadata", "annotations").get(name)
+        if current is None:
+            ensure_annotations(template)[name] = value
             yield Note("missing", "pod-annotation", f"annotation {name}: {value}", "the stack does not see the pod")
-        elif str(held) != value:
-            what = f"annotation {name} is {held!r}, the plan has {value!r}"
+        elif str(current) != value:
             yield Note(
-                "different", "pod-annotation", what, "the stack treats the pod otherwise", "metadata.annotations"
+                "different",
+                "pod-annotation",
+                f"annotation {name} is {current!r}, the plan has {value!r}",
+                "the stack treats the pod otherwise",
+                "metadata.annotations",
             )
 
 
-def _networks(template: Mapping, access: Access, namespace: str | None) -> Iterator[Note]:
+def _add_networks(template: Mapping, access: Access, namespace: str | None) -> Iterator[Note]:
     if not access.networks:
         return
-    written = look(template, "metadata", "annotations").get(ANNOTATION)
-    entries = parsed("" if written is None else written)
+    annotation = read_mapping(template, "metadata", "annotations").get(ANNOTATION)
+    entries = parse_networks("" if annotation is None else annotation)
     if entries is None:
-        breaks = "Multus refuses it and the pod does not start"
-        yield Note("different", "pod-networks-unreadable", f"{written!r} is no list of networks", breaks, _PLACE)
+        yield Note(
+            "different",
+            "networks-annotation",
+            f"{annotation!r} is not a list of networks",
+            "Multus refuses it and the pod does not start",
+            _PATH,
+        )
         return
-    placed = _placed(access.networks, entries, namespace)
-    theirs = [entry for entry in entries if not any(entry is found for found in placed)]
-    yield from _doubled(theirs, access.networks, namespace)
-    ours = []
-    for network, found in zip(access.networks, placed, strict=True):
-        kept, note = _one(network, found, theirs)
-        ours += [kept] if kept else []
+    assigned = _assign_entries(access.networks, entries, namespace)
+    user_entries = [entry for entry in entries if not any(entry is other for other in assigned)]
+    yield from _check_duplicate_networks(user_entries, access.networks, namespace)
+    new_entries = []
+    for network, assigned_entry in zip(access.networks, assigned, strict=True):
+        entry, note = _check_network_entry(network, assigned_entry, user_entries)
+        new_entries += [entry] if entry and entry is not assigned_entry else []
         if note:
             yield note
-    if len(ours) > sum(found is not None for found in placed):
-        annotations_of(template)[ANNOTATION] = text([*theirs, *ours])
+    if new_entries:
+        ensure_annotations(template)[ANNOTATION] = append_networks(str(annotation or ""), new_entries)
 
 
-def _one(network: PodNetwork, found: Entry | None, theirs: list[Entry]) -> tuple[Entry | None, Note | None]:
-    """The entry of one rail, and what there is to say about it."""
+def _check_network_entry(
+    network: PodNetwork, assigned_entry: NetworkEntry | None, user_entries: list[NetworkEntry]
+) -> tuple[NetworkEntry | None, Note | None]:
+    """Return the annotation's entry for a rail's network, and a note on how it differs from the plan.
+
+    The entry is None if a network of the user has the same interface. The note is None if the entry is as planned.
+    """
     title = f"network {network.namespace}/{network.name} as interface {network.interface}"
-    if found is None:
-        if any(entry.get("interface") == network.interface for entry in theirs):
-            what = f"interface {network.interface} belongs to another network; {title} was left out"
-            return None, Note("different", "pod-interface-taken", what, _FEWER, _PLACE)
+    if assigned_entry is None:
+        if any(entry.get("interface") == network.interface for entry in user_entries):
+            problem = f"interface {network.interface} belongs to another network; {title} was left out"
+            return None, Note("different", "interface-name-taken", problem, _FEWER_RAILS, _PATH)
         entry = {"name": network.name, "namespace": network.namespace, "interface": network.interface}
-        return entry, Note("missing", "pod-fewer-rails-than-planned", title, _FEWER, _PLACE)
-    if found.get("interface") != network.interface:
-        what = f"{title} is attached as {found.get('interface', 'whatever comes next')}"
-        breaks = "what finds rails by interface name looks in vain"
-        return found, Note("different", "pod-interface-name", what, breaks, _PLACE)
-    return found, None
+        return entry, Note("missing", "pod-fewer-rails-than-planned", title, _FEWER_RAILS, _PATH)
+    if assigned_entry.get("interface") != network.interface:
+        return assigned_entry, Note(
+            "different",
+            "interface-name",
+            f"{title} is attached as {assigned_entry.get('interface', 'the next free name')}",
+            "programs that look up rails by interface name do not find it",
+            _PATH,
+        )
+    return assigned_entry, None
 
 
-def _doubled(theirs: list[Entry], networks: tuple[PodNetwork, ...], namespace: str | None) -> Iterator[Note]:
-    for entry in theirs:
-        if names_one(entry, networks, namespace):
-            what = f"network {entry['name']} is attached more often than planned"
-            yield Note("extra", "pod-network-doubled", what, "the pod takes two devices or addresses of a rail", _PLACE)
+def _check_duplicate_networks(
+    user_entries: list[NetworkEntry], networks: tuple[PodNetwork, ...], namespace: str | None
+) -> Iterator[Note]:
+    for entry in user_entries:
+        if refers_to_any(entry, networks, namespace):
+            yield Note(
+                "extra",
+                "pod-network-doubled",
+                f"network {entry['name']} is attached more often than planned",
+                "the pod takes two devices or addresses of a rail",
+                _PATH,
+            )
 
 
-def names_one(entry: Entry, networks: tuple[PodNetwork, ...], namespace: str | None) -> bool:
-    """Whether an entry of the annotation names one of the networks."""
-    return any(_same(entry, network, namespace) for network in networks)
+def refers_to_any(entry: NetworkEntry, networks: tuple[PodNetwork, ...], namespace: str | None) -> bool:
+    """Return whether an entry of the annotation refers to one of the networks; `namespace` is the pod's."""
+    return any(_refers_to(entry, network, namespace) for network in networks)
 
 
-def _placed(networks: tuple[PodNetwork, ...], entries: list[Entry], namespace: str | None) -> list[Entry | None]:
-    """For each of our networks the user's entry for it: those of the same interface first, then any of its name."""
-    found: list[Entry | None] = [None] * len(networks)
-    for exact in (True, False):
+def _assign_entries(
+    networks: tuple[PodNetwork, ...], entries: list[NetworkEntry], namespace: str | None
+) -> list[NetworkEntry | None]:
+    """Return the user's entry for each network, or None. Entries with the planned interface are assigned first."""
+    assigned: list[NetworkEntry | None] = [None] * len(networks)
+    for same_interface in (True, False):
         for index, network in enumerate(networks):
-            if found[index] is None:
-                free = (one for one in entries if not any(one is taken for taken in found))
-                found[index] = next((one for one in free if _match(one, network, namespace, exact=exact)), None)
-    return found
+            for entry in entries if assigned[index] is None else ():
+                if any(entry is other for other in assigned) or not _refers_to(entry, network, namespace):
+                    continue
+                if entry.get("interface") == network.interface or not same_interface:
+                    assigned[index] = entry
+                    break
+    return assigned
 
 
-def _match(entry: Entry, network: PodNetwork, namespace: str | None, *, exact: bool) -> bool:
-    return _same(entry, network, namespace) and (not exact or entry.get("interface") == network.interface)
+def _refers_to(entry: NetworkEntry, network: PodNetwork, namespace: str | None) -> bool:
+    """Return whether an entry refers to the network. An entry without a namespace means the pod's own namespace."""
+    entry_namespace = entry.get("namespace") or namespace or network.namespace
+    return bool(entry["name"] == network.name and entry_namespace == network.namespace)
 
 
-def _same(entry: Entry, network: PodNetwork, namespace: str | None) -> bool:
-    """Whether an entry names the network; without a namespace it means the pod's own."""
-    where = entry.get("namespace") or namespace or network.namespace
-    return bool(entry["name"] == network.name and where == network.namespace)
-
-
-def parsed(written: object) -> list[Entry] | None:
-    """The networks an annotation names, None where it is no such list; `net@if` is written out."""
-    value = str(written).strip()
+def parse_networks(annotation: object) -> list[NetworkEntry] | None:
+    """Return the entries of a networks annotation in either notation; None if it is invalid."""
+    value = str(annotation).strip()
     if not value:
         return []
-    return _from_json(value) if value[0] in "[{" else _from_short(value)
+    return _parse_json(value) if value[0] in "[{" else _parse_short_form(value)
 
 
-def _from_json(value: str) -> list[Entry] | None:
+def _parse_json(value: str) -> list[NetworkEntry] | None:
     try:
-        found = json.loads(value)
+        listing = json.loads(value)
     except (ValueError, RecursionError):
         return None
-    good = isinstance(found, list) and all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in found)
-    return found if good else None
+    is_list_of_networks = isinstance(listing, list) and all(
+        isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in listing
+    )
+    return listing if is_list_of_networks else None
 
 
-def _from_short(value: str) -> list[Entry] | None:
-    found = [_SHORT.fullmatch(part.strip()) for part in value.split(",")]
-    whole = [{key: text for key, text in one.groupdict().items() if text} for one in found if one]
-    order = ("name", "namespace", "interface")
-    return [{key: one[key] for key in order if key in one} for one in whole] if all(found) else None
+def _parse_short_form(value: str) -> list[NetworkEntry] | None:
+    matches = [_SHORT_FORM.fullmatch(part.strip()) for part in value.split(",")]
+    if not all(matches):
+        return None
+    keys = ("name", "namespace", "interface")
+    return [{key: match[key] for key in keys if match[key]} for match in matches if match]
 
 
-def text(entries: list[Entry]) -> str:
-    """Networks as the annotation's JSON, one a line."""
-    return "[\n" + ",\n".join(f"  {json.dumps(entry)}" for entry in entries) + "\n]\n"
+def append_networks(annotation: str, entries: list[NetworkEntry]) -> str:
+    """Return a valid networks annotation with more entries at its end, in the notation and layout that it has.
+
+    Entries that are already there keep their places: the interfaces of those without a name are numbered by place.
+    """
+    text = annotation.rstrip()
+    if not text or _parse_json(text) == []:
+        return "[\n" + ",\n".join(f"  {json.dumps(entry)}" for entry in entries) + "\n]\n"
+    tail = annotation[len(text) :]
+    if not text.lstrip().startswith("["):
+        return ",".join((text, *map(_render_short_form, entries))) + tail
+    head = text.removesuffix("]").rstrip()
+    end = text[len(head) :]
+    line = head[head.rfind("\n") + 1 :]
+    first_line = head[: head.find("{")].rpartition("\n")
+    indent = first_line[2] if first_line[1] and not first_line[2].strip() else line[: len(line) - len(line.lstrip())]
+    separator = f",\n{indent}" if "\n" in end or "\n" in head else ", "
+    return head + "".join(f"{separator}{json.dumps(entry)}" for entry in entries) + end + tail
+
+
+def _render_short_form(entry: NetworkEntry) -> str:
+    namespace = f"{entry['namespace']}/" if "namespace" in entry else ""
+    interface = f"@{entry['interface']}" if "interface" in entry else ""
+    return f"{namespace}{entry['name']}{interface}"

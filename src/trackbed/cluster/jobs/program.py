@@ -1,12 +1,10 @@
-"""The programs that new jobs run: an all-reduce over all GPUs that prints its bus bandwidth.
+"""Programs of new jobs: an all-reduce over all GPUs that prints its bus bandwidth.
 
-Bus bandwidth is 2 (n - 1) / n times bytes over time, as nccl-tests counts it (its PERFORMANCE.md): on n ranks it is
-what each NIC carries, whatever n.
+With n ranks the bus bandwidth is 2 (n - 1) / n times bytes over time, as in nccl-tests (PERFORMANCE.md). It is the load
+of each NIC and does not depend on n.
 """
 
-from __future__ import annotations
-
-_MEASURE = """\
+_MEASURE_FUNCTION = """\
 import os
 import time
 
@@ -30,7 +28,7 @@ def measure(device):
             print(f"{2**power:>12} bytes  {seconds * 1e6:10.1f} us  {gigabytes:8.2f} GB/s bus bandwidth", flush=True)
 """
 
-TORCH = f"""{_MEASURE}
+TORCH = f"""{_MEASURE_FUNCTION}
 
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
 torch.cuda.set_device(device)
@@ -38,12 +36,12 @@ dist.init_process_group("nccl", device_id=device)
 measure(device)
 dist.destroy_process_group()
 """
-"""For torchrun: one process for each GPU."""
+"""Python program for torchrun, which starts one process for each GPU."""
 
-_STAYS = f"{TORCH}\nwhile True:\n    time.sleep(3600)\n"
-"""For pods that are started again whenever they end."""
+_TORCH_KEEP_RUNNING = f"{TORCH}\nwhile True:\n    time.sleep(3600)\n"
+"""The same program followed by an endless sleep, for pods that would be restarted if the program exited."""
 
-RAY = f"""{_MEASURE}
+RAY = f"""{_MEASURE_FUNCTION}
 
 def train():
     import ray.train.torch
@@ -57,12 +55,16 @@ if __name__ == "__main__":
 
     TorchTrainer(train, scaling_config=ScalingConfig(num_workers=int(os.environ["RANKS"]), use_gpu=True)).fit()
 """
-"""For Ray Train: RANKS workers of one GPU each."""
+"""Python program for Ray Train: as many workers as environment variable RANKS says, with one GPU each."""
 
 ALL_REDUCE_PERF = ("all_reduce_perf", "-b", "8M", "-e", "8G", "-f", "2")
-"""nccl-tests over sizes from 8 MiB to 8 GiB, doubling; `-g GPUS` follows."""
+"""Command of nccl-tests for sizes from 8 MiB to 8 GiB, doubling; the caller adds `-g GPUS`."""
 
 
-def torchrun(*options: str, stays: bool = False) -> list[str]:
-    """The command of one node's container; options say where the other nodes are. With `stays` it never ends."""
-    return ["torchrun", *options, "--no-python", "python3", "-c", _STAYS if stays else TORCH]
+def build_torchrun_command(*options: str, keep_running: bool = False) -> list[str]:
+    """Return the torchrun command that runs the all-reduce on one node.
+
+    `options` are further options of torchrun, such as the number of nodes and the address of rank 0. With
+    `keep_running` the program sleeps after the measurement instead of exiting.
+    """
+    return ["torchrun", *options, "--no-python", "python3", "-c", _TORCH_KEEP_RUNNING if keep_running else TORCH]

@@ -1,6 +1,4 @@
-"""What a stack and a plan together want on a pod."""
-
-from __future__ import annotations
+"""Requirements of pods that use rails, computed from a stack and a plan."""
 
 from collections.abc import Collection
 
@@ -13,54 +11,62 @@ from trackbed.fabric.plan.plan import Plan
 
 
 class PodRequirements(msgspec.Struct, frozen=True):
-    """What a pod with rails carries, whatever job it belongs to."""
+    """Requirements of a pod that uses rails, independent of the kind of job."""
 
     access: Access
     variables: tuple[tuple[str, str], ...] = ()
-    """Environment of the container that uses the GPUs: the fabric's, corrected by the stack's own."""
+    """Environment variables of the container that uses the GPUs: the fabric's, overridden by the stack's."""
     selector: tuple[tuple[str, str], ...] = ()
     """Labels of the nodes that have the rails."""
+    shares_ports: bool = False
+    """Whether several pods have interfaces on one RoCE port, whose GIDs are all in one table."""
+    excluded_resources: frozenset[str] = frozenset()
+    """Resources of the fabric's rails that the pods shall not have."""
 
     @property
     def has_rails(self) -> bool:
-        """Whether the stack gives pods any rails; one for machines without Kubernetes gives none."""
+        """Whether the stack gives rails to pods; false for a stack without Kubernetes, such as bare-metal."""
         access = self.access
         return bool(access.networks or access.resources or access.claims or access.annotations or access.host_network)
 
 
-def build_requirements(stack: Stack, plan: Plan, rails: Collection[int] | None = None) -> PodRequirements:
-    """What pods carry on this stack; the stack must not refuse the plan.
+def build_requirements(stack: Stack, plan: Plan, rail_numbers: Collection[int] | None = None) -> PodRequirements:
+    """Return the requirements of pods on a stack; the stack must accept the plan.
 
-    `rails` are those that a pod gets, None for all. ValueError if there are none, or one is no rail of the plan.
+    `rail_numbers` are the rails of the pods, None for all. Raises ValueError if it is empty or has an unknown rail.
     """
-    part = plan if rails is None else narrow_plan(plan, rails)
-    access = stack.access(part)
-    where = {"bootstrap": nccl.off_rails(plan)} if access.host_network else {}
-    nodes = tuple(groups.selector(plan).items()) if stack.labels_nodes else ()
-    general = nccl.variables(part, access.hcas, **where)
-    return PodRequirements(access, tuple(merge_variables(general, access).items()), nodes)
+    pod_plan = plan if rail_numbers is None else narrow_plan(plan, rail_numbers)
+    access = stack.access(pod_plan)
+    socket_ifname = {"socket_ifname": nccl.build_host_socket_ifname(plan)} if access.host_network else {}
+    node_labels = tuple(groups.get_node_labels(plan).items()) if stack.labels_nodes else ()
+    fabric_variables = nccl.build_variables(pod_plan, access.hcas, **socket_ifname)
+    variables = tuple(merge_variables(fabric_variables, access).items())
+    shares_ports = plan.common.pod_mode == "macvlan" and plan.common.link_type == "ethernet"
+    names = {name for name, _ in access.resources}
+    excluded = frozenset(name for name, _ in stack.access(plan).resources if name not in names)
+    return PodRequirements(access, variables, node_labels, shares_ports and not access.host_network, excluded)
 
 
-def merge_variables(general: dict[str, str], access: Access) -> dict[str, str]:
-    """The fabric's variables with the stack's own: its value counts, and an empty one takes the variable away."""
-    return {name: value for name, value in {**general, **dict(access.env)}.items() if value}
+def merge_variables(fabric_variables: dict[str, str], access: Access) -> dict[str, str]:
+    """Return the fabric's environment variables, overridden by the stack's; an empty value removes a variable."""
+    return {name: value for name, value in {**fabric_variables, **dict(access.env)}.items() if value}
 
 
-def narrow_plan(plan: Plan, rails: Collection[int]) -> Plan:
-    """Return the plan with these rails alone, in rail order; rails keep their numbers.
+def narrow_plan(plan: Plan, rail_numbers: Collection[int]) -> Plan:
+    """Return the plan reduced to some rails, in rail order; rails keep their numbers.
 
-    Raises ValueError if there are none, or one is no rail of the plan.
+    Raises ValueError if `rail_numbers` is empty or has an unknown rail.
     """
-    every = {rail.rail for rail in plan.common.rails}
-    wanted = set(rails)
-    if not wanted or not wanted <= every:
-        raise ValueError(f"rails {sorted(wanted)} of {sorted(every)}")
-    if wanted == every:
+    all_rails = {rail.rail for rail in plan.common.rails}
+    pod_rails = set(rail_numbers)
+    if not pod_rails or not pod_rails <= all_rails:
+        raise ValueError(f"rails {sorted(pod_rails)} of {sorted(all_rails)}")
+    if pod_rails == all_rails:
         return plan
-    kept = tuple(rail for rail in plan.common.rails if rail.rail in wanted)
-    common = plan.common._replace(rails=kept, narrowed=True)
+    rail_plans = tuple(rail for rail in plan.common.rails if rail.rail in pod_rails)
+    common = plan.common._replace(rails=rail_plans, narrowed=True)
     nodes = tuple(
-        node._replace(ports=tuple(port for port in node.ports if port.rail in wanted), common=common)
+        node._replace(ports=tuple(port for port in node.ports if port.rail in pod_rails), common=common)
         for node in plan.nodes
     )
     return plan._replace(common=common, nodes=nodes)

@@ -1,17 +1,23 @@
-"""What the container that uses the GPUs asks for: a device of each rail, huge pages, claims.
+"""Resource requests of the container that uses the GPUs: a device of each rail, huge pages, resource claims.
 
-Extended resources need limits, whole and equal to the requests (Kubernetes, "Extended resources"); huge pages the same,
-and cpu or memory beside them.
+The limits of extended resources must be integers and equal to the requests (Kubernetes, "Extended resources"). The same
+holds for huge pages, which also require a request for cpu or memory.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from decimal import Decimal
 
 from trackbed.cluster.jobs.note import Note
-from trackbed.cluster.jobs.template import Mapping, items, listed, look, mapping, names, place_of
+from trackbed.cluster.jobs.template import (
+    Mapping,
+    ensure_list,
+    ensure_mapping,
+    iter_resource_names,
+    locate_container,
+    read_mapping,
+    read_mappings,
+)
 from trackbed.cluster.stacks.access import Access, Claim
 
 _NO_DEVICE = "the container gets no RDMA device of that rail, and the network attachment fails"
@@ -23,108 +29,164 @@ _SUFFIXES = {
     **{letter: Decimal(1000) ** power for power, letter in enumerate("num", -3)},
     **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", 1)},
 }
-"""Suffix of a quantity -> factor."""
+"""Suffix of a Kubernetes quantity -> factor."""
 
 
-def ask(spec: Mapping, container: Mapping, access: Access) -> Iterator[Note]:
-    """Add rail resources and huge pages to the container, and claims to container and pod."""
-    place = f"{place_of(spec, container)}.resources"
-    yield from _others(spec, container, access)
-    elsewhere = {name for one in _rest(spec, container) for name in names(one)}
+def add_resources(spec: Mapping, container: Mapping, access: Access) -> Iterator[Note]:
+    """Add rail resources and huge pages to the container, and resource claims to container and pod; yield notes."""
+    path = f"{locate_container(spec, container)}.resources"
+    yield from _check_other_containers(spec, container, access)
+    other_names = {name for other in _iter_other_containers(spec, container) for name in iter_resource_names(other)}
     for name, count in access.resources:
-        if name not in elsewhere:
-            yield from _resource(container, name, count, place)
+        if name not in other_names:
+            yield from _add_resource(container, name, count, path)
     for name, quantity in access.hugepages:
-        yield from _resource(container, name, quantity, place)
-    yield from _needs_memory(container, access, place)
+        yield from _add_resource(container, name, quantity, path)
+    yield from _check_huge_page_memory(container, access, path)
     for claim in access.claims:
-        yield from _claim(spec, container, claim, place)
+        yield from _add_claim(spec, container, claim, path)
 
 
-def _resource(container: Mapping, name: str, count: int | str, place: str) -> Iterator[Note]:
-    """One resource in limits, and in requests where the user has not left them to follow the limits."""
-    limit = look(container, "resources", "limits").get(name)
-    request = look(container, "resources", "requests").get(name)
+def _add_resource(container: Mapping, name: str, quantity: int | str, path: str) -> Iterator[Note]:
+    """Add a resource to the limits, and to the requests unless the user has set the request; yield notes."""
+    limit = read_mapping(container, "resources", "limits").get(name)
+    request = read_mapping(container, "resources", "requests").get(name)
     if limit is None:
-        held = count if request is None else request
-        mapping(container, "resources", "limits")[name] = held
+        limit = quantity if request is None else request
+        ensure_mapping(container, "resources", "limits")[name] = limit
         if request is None:
-            mapping(container, "resources", "requests")[name] = held
-        breaks = _NO_PAGES if name.startswith("hugepages-") else _NO_DEVICE
-        yield Note("missing", "pod-network-without-resource", f"limit {name}: {held}", breaks, f"{place}.limits")
-        limit = held
-    if not is_same_quantity(limit, count):
-        what = f"{name} is {limit}, the plan has {count}"
-        breaks = "devices and network attachments do not pair up"
-        yield Note("different", "pod-fewer-rails-than-planned", what, breaks, f"{place}.limits")
-    if request is not None and not is_same_quantity(request, limit):
-        what = f"request {name} is {request}, its limit {limit}"
-        yield Note("different", "pod-extended-resource-invalid", what, "the API refuses the pod", f"{place}.requests")
-
-
-def _rest(spec: Mapping, container: Mapping) -> Iterator[Mapping]:
-    """All other containers of the pod."""
-    return (one for key in ("containers", "initContainers") for one in items(spec, key) if one is not container)
-
-
-def _others(spec: Mapping, container: Mapping, access: Access) -> Iterator[Note]:
-    """Rail resources where they are no use, and GPUs where no rails come."""
-    ours = [name for name, _ in access.resources]
-    for one in _rest(spec, container):
-        for name in dict.fromkeys(name for name in names(one) if name in ours):
-            what = f"container {one.get('name')} asks for {name}, container {container.get('name')} uses the GPUs"
-            yield Note("different", "pod-resource-on-wrong-container", what, "the job sees no device of that rail")
-        if access.gpu_resource and access.gpu_resource in names(one):
-            what = f"container {one.get('name')} asks for GPUs too; rails go to {container.get('name')} alone"
-            yield Note("different", "pod-two-gpu-containers", what, "it reaches other nodes by TCP only")
-    yield from _foreign(container, ours, f"{place_of(spec, container)}.resources")
-
-
-def _foreign(container: Mapping, ours: list[str], place: str) -> Iterator[Note]:
-    """Resources of the same rails under another prefix: another stack's."""
-    ends = {name.rpartition("/")[2] for name in ours}
-    for name in dict.fromkeys(names(container)):
-        if "/" in name and name not in ours and name.rpartition("/")[2] in ends:
-            breaks = "no node offers both, so the pod stays pending"
-            yield Note("extra", "pod-resource-of-other-stack", f"{name} is not this stack's", breaks, place)
-
-
-def _needs_memory(container: Mapping, access: Access, place: str) -> Iterator[Note]:
-    if access.hugepages and not {"cpu", "memory"} & set(names(container)):
-        what = "huge pages are asked for without cpu or memory; say how much memory the job needs"
-        yield Note("different", "pod-hugepages-without-memory", what, "the API refuses the pod", place)
-
-
-def _claim(spec: Mapping, container: Mapping, claim: Claim, place: str) -> Iterator[Note]:
-    """A claim of the pod, and the container's use of it; the user may have named it otherwise."""
-    held = {one.get("name"): one.get("resourceClaimTemplateName") for one in items(spec, "resourceClaims")}
-    name = next((one for one, template in held.items() if template == claim.template), None)
-    if name is None and claim.name in held:
-        what = f"claim {claim.name} is not of template {claim.template}"
+            ensure_mapping(container, "resources", "requests")[name] = limit
         yield Note(
-            "different", "pod-claim-of-other-template", what, "the pod gets other devices", "spec.resourceClaims"
+            "missing",
+            "network-resource-not-requested",
+            f"limit {name}: {limit}",
+            _NO_PAGES if name.startswith("hugepages-") else _NO_DEVICE,
+            f"{path}.limits",
         )
-    if name is None and claim.name not in held:
-        listed(spec, "resourceClaims").append({"name": claim.name, "resourceClaimTemplateName": claim.template})
-        what = f"claim {claim.name} of template {claim.template}"
-        yield Note("missing", "pod-claim-missing", what, "the pod gets no rails", "spec.resourceClaims")
+    if not is_same_quantity(limit, quantity):
+        yield Note(
+            "different",
+            "pod-fewer-rails-than-planned",
+            f"{name} is {limit}, the plan has {quantity}",
+            "devices and network attachments do not pair up",
+            f"{path}.limits",
+        )
+    if request is not None and not is_same_quantity(request, limit):
+        yield Note(
+            "different",
+            "request-differs",
+            f"request {name} is {request}, its limit {limit}",
+            "the API refuses the pod",
+            f"{path}.requests",
+        )
+
+
+def _iter_other_containers(spec: Mapping, container: Mapping) -> Iterator[Mapping]:
+    """Return an iterator over the pod's containers other than this one, init containers included."""
+    return (
+        other
+        for key in ("containers", "initContainers")
+        for other in read_mappings(spec, key)
+        if other is not container
+    )
+
+
+def _check_other_containers(spec: Mapping, container: Mapping, access: Access) -> Iterator[Note]:
+    """Yield notes on other containers that request rails or GPUs, and on resources of another stack."""
+    rail_names = [name for name, _ in access.resources]
+    for other in _iter_other_containers(spec, container):
+        for name in dict.fromkeys(name for name in iter_resource_names(other) if name in rail_names):
+            yield Note(
+                "different",
+                "nic-on-other-container",
+                f"container {other.get('name')} asks for {name}, container {container.get('name')} uses the GPUs",
+                "the job sees no device of that rail",
+            )
+        if access.gpu_resource and access.gpu_resource in iter_resource_names(other):
+            yield Note(
+                "different",
+                "pod-two-gpu-containers",
+                f"container {other.get('name')} asks for GPUs too; rails go to {container.get('name')} alone",
+                "it reaches other nodes by TCP only",
+            )
+    yield from _check_other_stack_resources(container, rail_names, f"{locate_container(spec, container)}.resources")
+
+
+def _check_other_stack_resources(container: Mapping, rail_names: list[str], path: str) -> Iterator[Note]:
+    """Yield notes on resources of the same rails with another prefix, which belong to another stack."""
+    short_names = {name.rpartition("/")[2] for name in rail_names}
+    for name in dict.fromkeys(iter_resource_names(container)):
+        if "/" in name and name not in rail_names and name.rpartition("/")[2] in short_names:
+            yield Note(
+                "extra",
+                "pod-resource-of-other-stack",
+                f"{name} is not this stack's",
+                "no node offers both, so the pod stays pending",
+                path,
+            )
+
+
+def _check_huge_page_memory(container: Mapping, access: Access, path: str) -> Iterator[Note]:
+    if access.hugepages and not {"cpu", "memory"} & set(iter_resource_names(container)):
+        yield Note(
+            "different",
+            "hugepages-alone",
+            "huge pages are requested without cpu or memory; state how much memory the job needs",
+            "the API refuses the pod",
+            path,
+        )
+
+
+def _add_claim(spec: Mapping, container: Mapping, claim: Claim, path: str) -> Iterator[Note]:
+    """Add a resource claim to the pod and a reference to it to the container; yield notes.
+
+    A claim of the user from the same template is used, whatever its name.
+    """
+    templates = {
+        str(pod_claim.get("name")): pod_claim.get("resourceClaimTemplateName")
+        for pod_claim in read_mappings(spec, "resourceClaims")
+    }
+    name = next((name for name, template in templates.items() if template == claim.template), None)
+    if name is None and claim.name in templates:
+        yield Note(
+            "different",
+            "pod-claim-of-other-template",
+            f"claim {claim.name} is not of template {claim.template}",
+            "the pod gets other devices",
+            "spec.resourceClaims",
+        )
+    elif name is None:
+        ensure_list(spec, "resourceClaims").append({"name": claim.name, "resourceClaimTemplateName": claim.template})
+        yield Note(
+            "missing",
+            "pod-claim-missing",
+            f"claim {claim.name} of template {claim.template}",
+            "the pod gets no rails",
+            "spec.resourceClaims",
+        )
     name = name or claim.name
-    if not any(one.get("name") == name for one in items(look(container, "resources"), "claims")):
-        listed(mapping(container, "resources"), "claims").append({"name": name})
-        breaks = "the devices are prepared, and the container does not get them"
-        yield Note("missing", "pod-claim-unused", f"claim {name} in the container", breaks, f"{place}.claims")
+    container_claims = read_mappings(read_mapping(container, "resources"), "claims")
+    if not any(container_claim.get("name") == name for container_claim in container_claims):
+        ensure_list(ensure_mapping(container, "resources"), "claims").append({"name": name})
+        yield Note(
+            "missing",
+            "claim-unused",
+            f"claim {name} in the container",
+            "the devices are prepared, and the container does not get them",
+            f"{path}.claims",
+        )
 
 
-def is_same_quantity(one: object, other: object) -> bool:
-    """Return whether two quantities are the same number: the API server writes 5120Mi as 5Gi."""
-    if str(one) == str(other):
+def is_same_quantity(first: object, second: object) -> bool:
+    """Return whether two Kubernetes quantities are equal, as the API server may rewrite 5120Mi as 5Gi."""
+    if str(first) == str(second):
         return True
-    left, right = _parse_quantity(str(one)), _parse_quantity(str(other))
+    left, right = _parse_quantity(str(first)), _parse_quantity(str(second))
     return left is not None and left == right
 
 
 def _parse_quantity(text: str) -> Decimal | None:
-    found = _QUANTITY.fullmatch(text)
-    if found is None or (found[3] and found[3] not in _SUFFIXES):
+    match = _QUANTITY.fullmatch(text)
+    if match is None or (match[3] and match[3] not in _SUFFIXES):
         return None
-    return Decimal(found[1]) * Decimal(10) ** int(found[2] or 0) * (_SUFFIXES[found[3]] if found[3] else 1)
+    return Decimal(match[1]) * Decimal(10) ** int(match[2] or 0) * (_SUFFIXES[match[3]] if match[3] else 1)

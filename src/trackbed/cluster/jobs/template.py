@@ -1,108 +1,114 @@
-"""Reading and editing a pod template as a mapping: plain dicts, and ruamel.yaml's, which keep comments.
+"""Typed access to manifests as mappings.
 
-Nothing is made of another type than what is there, and what the user left out is made only where it is needed.
+Functions named read_ change nothing; functions named ensure_ add absent mappings and lists.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, MutableMapping, MutableSequence
-from typing import Any
+from typing import Any, cast
 
 Mapping = MutableMapping[str, Any]
 List = MutableSequence[Any]
 
 
 class NotAJobError(ValueError):
-    """A document that claims to be a job and has not its shape: what is wrong, and where from its top."""
+    """A manifest does not match the schema of its kind. `path` is the path of the invalid field, or empty."""
 
-    def __init__(self, what: str, path: str) -> None:
+    def __init__(self, message: str, path: str) -> None:
         self.path = path
-        super().__init__(f"{path}: {what}" if path else what)
+        super().__init__(f"{path}: {message}" if path else message)
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401 - YAML holds anything
-    """A copy in plain dicts and lists; copying ruamel.yaml's own takes time with the square of their length."""
+def copy_plain(value: Any) -> Any:  # noqa: ANN401 - YAML holds anything
+    """Return a deep copy in plain dicts and lists."""
     if isinstance(value, MutableMapping):
-        return {key: plain(one) for key, one in value.items()}
-    return [plain(one) for one in value] if isinstance(value, MutableSequence) else value
+        return {key: copy_plain(item) for key, item in value.items()}
+    return [copy_plain(item) for item in value] if isinstance(value, MutableSequence) else value
 
 
-def mapping(parent: Mapping, *keys: str) -> Mapping:
-    """The mapping at `keys`, made where it is absent or null."""
+def ensure_mapping(parent: Mapping, *keys: str) -> Mapping:
+    """Return the mapping at `keys`, added if absent or null. Raises NotAJobError for a value of another type."""
     for key in keys:
         if parent.get(key) is None:
             parent[key] = {}
-        parent = _typed(parent[key], MutableMapping, "mapping", key)
+        parent = _require_type(parent[key], MutableMapping, "mapping", key)
     return parent
 
 
-def annotations_of(template: Mapping) -> Mapping:
-    """The annotations of a template, made where absent; metadata that is made stands first."""
-    if template.get("metadata") is None and hasattr(template, "insert"):
-        template.pop("metadata", None)
-        template.insert(0, "metadata", {})
-    elif "metadata" not in template:
-        rest = dict(template)
+def ensure_annotations(template: Mapping) -> Mapping:
+    """Return the annotations of a pod template, added if absent; added metadata is placed before the spec."""
+    if "metadata" not in template:
+        fields = dict(template)
         template.clear()
-        template.update({"metadata": {}, **rest})
-    return mapping(template, "metadata", "annotations")
+        for key, value in fields.items():
+            if key == "spec":
+                template["metadata"] = {}
+            template[key] = value
+    return ensure_mapping(template, "metadata", "annotations")
 
 
-def listed(parent: Mapping, key: str) -> List:
-    """The list at `key`, made where it is absent or null."""
+def ensure_list(parent: Mapping, key: str) -> List:
+    """Return the list at `key`, added if absent or null. Raises NotAJobError for a value of another type."""
     if parent.get(key) is None:
         parent[key] = []
-    found: List = _typed(parent[key], MutableSequence, "list", key)
-    return found
+    elements: List = _require_type(parent[key], MutableSequence, "list", key)
+    return elements
 
 
-def look(parent: Mapping, *keys: str) -> Mapping:
-    """The mapping at `keys` for reading; empty where it is absent."""
+def read_mapping(parent: Mapping, *keys: str) -> Mapping:
+    """Return the mapping at `keys`, empty if absent or null. Raises NotAJobError for a value of another type."""
     for key in keys:
-        found = parent.get(key)
-        parent = {} if found is None else _typed(found, MutableMapping, "mapping", key)
+        child = parent.get(key)
+        parent = {} if child is None else _require_type(child, MutableMapping, "mapping", key)
     return parent
 
 
-def items(parent: Mapping, key: str) -> list[Mapping]:
-    """The mappings in the list at `key` for reading; none where it is absent."""
-    found = parent.get(key)
-    if found is None:
-        return []
-    return [_typed(one, MutableMapping, "mapping", key) for one in _typed(found, MutableSequence, "list", key)]
+def read_list(parent: Mapping, key: str) -> List:
+    """Return the list at `key`, empty if absent or null. Raises NotAJobError for a value of another type."""
+    elements = parent.get(key)
+    elements = [] if elements is None else _require_type(elements, MutableSequence, "list", key)
+    return cast("List", elements)
 
 
-_PLAIN: dict[Any, type] = {MutableMapping: dict, MutableSequence: list}
-"""What most of them are: to ask an abstract type takes ten times as long, and a review asks 200 times."""
+def read_mappings(parent: Mapping, key: str) -> list[Mapping]:
+    """Return the mappings in the list at `key`, empty if absent or null. Raises NotAJobError for other types."""
+    return [_require_type(element, MutableMapping, "mapping", key) for element in read_list(parent, key)]
 
 
-def _typed(value: Any, kind: Any, name: str, path: str) -> Any:  # noqa: ANN401 - YAML holds anything
-    if type(value) is not _PLAIN[kind] and not isinstance(value, kind):
-        raise NotAJobError(f"expected a {name}, found {_short(value)}", path)
+_PLAIN_TYPES: dict[Any, type] = {MutableMapping: dict, MutableSequence: list}
+"""Abstract type -> usual type: isinstance is ten times slower for abstract types; a webhook review makes 200 checks."""
+
+
+def _require_type(value: Any, kind: Any, name: str, path: str) -> Any:  # noqa: ANN401 - YAML holds anything
+    if type(value) is not _PLAIN_TYPES[kind] and not isinstance(value, kind):
+        raise NotAJobError(f"expected a {name}, found {_shorten_repr(value)}", path)
     return value
 
 
-def _short(value: object) -> str:
+def _shorten_repr(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - what fits a line beside the message
 
 
-def names(container: Mapping, *sections: str) -> Iterator[str]:
-    """Resource names a container asks for, in limits and requests."""
-    for section in sections or ("limits", "requests"):
-        yield from look(container, "resources", section)
+def iter_resource_names(container: Mapping) -> Iterator[str]:
+    """Yield the names in a container's limits, then those in its requests; a name in both is yielded twice."""
+    for section in ("limits", "requests"):
+        yield from map(str, read_mapping(container, "resources", section))
 
 
-def container_of(spec: Mapping, gpu_resource: str | None) -> Mapping:
-    """The container that uses the GPUs: the first that asks for them, else the first of all."""
-    containers = items(spec, "containers")
+def choose_container(spec: Mapping, gpu_resource: str | None) -> Mapping:
+    """Return the container that uses the GPUs: the first that requests them, or else the pod's first container."""
+    containers = read_mappings(spec, "containers")
     if not containers:
         raise NotAJobError("expected at least one container", "spec.containers")
-    asking = [one for one in containers if gpu_resource is not None and gpu_resource in names(one)]
-    return (asking or containers)[0]
+    gpu_containers = [
+        container
+        for container in containers
+        if gpu_resource is not None and gpu_resource in iter_resource_names(container)
+    ]
+    return (gpu_containers or containers)[0]
 
 
-def place_of(spec: Mapping, container: Mapping) -> str:
-    """Where a container stands in its template."""
-    index = next(index for index, one in enumerate(items(spec, "containers")) if one is container)
+def locate_container(spec: Mapping, container: Mapping) -> str:
+    """Return the path of a container in its pod template, such as spec.containers[0]."""
+    index = next(index for index, candidate in enumerate(read_mappings(spec, "containers")) if candidate is container)
     return f"spec.containers[{index}]"

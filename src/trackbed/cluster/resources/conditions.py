@@ -1,9 +1,7 @@
 """Conditions of objects, by the Kubernetes API conventions ("Typical status properties").
 
-A condition's time changes with its status alone, so that it tells since when something is so.
+The transition time of a condition changes only with its status.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -14,30 +12,36 @@ Status = Literal["True", "False", "Unknown"]
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One statement about an object."""
+    """A condition of an object: a statement that is true, false or unknown."""
 
     type: str
-    """What is stated: Prepared."""
+    """Type of the condition, such as Prepared."""
     status: Status
-    """Whether it is so."""
+    """Whether the statement is true."""
     reason: str = ""
-    """Why, in one word for machines and narrow tables."""
+    """Reason for the status, in one word (CamelCase)."""
     message: str = ""
-    """Why, for people; what to do where something is wrong."""
+    """Reason for the status in a sentence, with a remedy if something is wrong."""
     last_transition_time: str = ""
-    """Since when `status` is what it is (RFC 3339)."""
+    """Time of the last change of `status` (RFC 3339)."""
     observed_generation: int = 0
-    """The generation of the object that this is about."""
+    """Generation of the object that the condition describes."""
 
 
-def find(conditions: Iterable[Condition], kind: str) -> Condition:
-    """A condition by its type; one of status Unknown where there is none."""
-    return next((one for one in conditions if one.type == kind), Condition(kind, "Unknown"))
+def find_condition(conditions: Iterable[Condition], condition_type: str) -> Condition:
+    """Return the condition of a type; if there is none, a condition with status Unknown."""
+    return next(
+        (condition for condition in conditions if condition.type == condition_type),
+        Condition(condition_type, "Unknown"),
+    )
 
 
-def put(conditions: Sequence[Condition], new: Condition, now: str) -> tuple[Condition, ...]:
-    """The conditions with `new` in the place of the one of its type; its time stays where its status does."""
-    old = find(conditions, new.type)
-    since = old.last_transition_time if old.status == new.status and old.last_transition_time else now
-    fresh = msgspec.structs.replace(new, last_transition_time=since)
-    return (*(one for one in conditions if one.type != new.type), fresh)
+def put_condition(conditions: Sequence[Condition], new: Condition, now: str) -> tuple[Condition, ...]:
+    """Return the conditions with `new` in place of the condition of the same type.
+
+    The transition time of the old condition is kept if the status is unchanged, else it is set to `now`.
+    """
+    previous = find_condition(conditions, new.type)
+    since = previous.last_transition_time if previous.status == new.status and previous.last_transition_time else now
+    updated = msgspec.structs.replace(new, last_transition_time=since)
+    return (*(condition for condition in conditions if condition.type != new.type), updated)

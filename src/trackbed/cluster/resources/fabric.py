@@ -1,6 +1,4 @@
-"""The status of a Fabric as a custom resource; its `spec` is that of `fabric.model.fabric`."""
-
-from __future__ import annotations
+"""The status of a Fabric as a custom resource; its `spec` is in `fabric.model.fabric`."""
 
 import msgspec
 
@@ -10,25 +8,25 @@ PATH = "/apis/trackbed.dev/v1alpha1/fabrics"
 
 
 class FabricStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """How far a Fabric has come in its cluster; counts of 0 are written too, so that `kubectl get` prints them."""
+    """Progress of a Fabric in its cluster. Zero counts are written too, so that `kubectl get` prints them."""
 
     observed_generation: int = 0
-    """The generation of the Fabric that all of this is about."""
+    """Generation of the Fabric that this status describes."""
     nodes: int = 0
-    """Nodes the Fabric names."""
+    """Number of nodes in the Fabric."""
     sound: int = 0
-    """Nodes that are as planned and take pods."""
+    """Nodes that are as planned and accept pods."""
     changing: int = 0
     """Nodes that are being drained, changed or rebooted."""
     waiting: int = 0
-    """Nodes that must change and have not begun."""
+    """Nodes that must be changed but have not started."""
     failed: int = 0
-    """Nodes that did not get there; they take no pods."""
+    """Nodes that could not be changed; they accept no pods."""
     absent: int = 0
-    """Nodes that the cluster does not have."""
+    """Nodes that are not in the cluster."""
     offered: int | msgspec.UnsetType = msgspec.UNSET
-    """Nodes that offer pods the resource of each of their rails; left out where the stack has no resource for each."""
+    """Nodes that offer a resource for each of their rails; absent if the stack has no such resources."""
     good_generation: int = 0
-    """The last generation with which all nodes were sound."""
+    """The last generation for which all nodes were sound."""
     conditions: tuple[Condition, ...] = ()
-    """Ready, Progressing, Accepted; StackApplied where the controller applies the stack."""
+    """Conditions Ready, Progressing and Accepted; StackApplied if the controller applies the stack."""

@@ -1,1 +1,1 @@
-"""Runs of a stack on a cluster: objects are applied, gates awaited, and the state before is recorded for an undo."""
+"""Runs of a stack on a cluster: record the state for an undo, apply objects, wait for gates."""

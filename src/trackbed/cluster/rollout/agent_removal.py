@@ -1,10 +1,8 @@
-"""Removal of stack native's agents: each takes itself out of its node's CNI chain before its DaemonSet is deleted.
+"""Removal of stack native's agents from the nodes' CNI chains, before their DaemonSet is deleted.
 
-A runtime that still called the executable would wait for an agent that never comes, so no pod of any node could start
-or end. The DaemonSet is changed so that its pods do that, and deleted once all of them have.
+Without an agent the CNI executable blocks, so that no pod of the node can start or stop. Therefore the DaemonSet's pods
+are first replaced by pods that remove the executable from the chain.
 """
-
-from __future__ import annotations
 
 import asyncio
 import time
@@ -12,26 +10,29 @@ from collections.abc import Callable
 
 from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.stacks.native.daemon import NAME, leaving
+from trackbed.cluster.stacks.native.daemon import NAME, build_removal_patch
 
-MANAGER = "trackbed-leave"
-SECONDS = 180.0
-"""Time limit for a node that is down; helm gives a hook five minutes, the start of its pod included."""
+FIELD_MANAGER = "trackbed-leave"
+REMOVAL_SECONDS = 180.0
+"""Time limit, for nodes that are down. Helm allows its hook five minutes, including the start of the hook's pod."""
 _POLL_SECONDS = 1.0
 _API, _KIND = "apps/v1", "DaemonSet"
 
 Report = Callable[[str], None]
+"""Function that shows a line to the user."""
 
 
 def is_agent_daemon_set(body: Object) -> bool:
-    """Return whether an object is the DaemonSet of the agents."""
+    """Return whether an object is the DaemonSet of stack native's agents."""
     return (body["kind"], body["metadata"]["name"]) == (_KIND, NAME)
 
 
-async def remove_agents(client: DynamicClient, namespace: str, report: Report, seconds: float = SECONDS) -> None:
-    """Have all agents of a namespace leave their hosts, if there are any. Raises KubeError.
+async def remove_agents(
+    client: DynamicClient, namespace: str, report: Report, timeout_seconds: float = REMOVAL_SECONDS
+) -> None:
+    """Remove all agents of a namespace from their nodes' CNI chains, if there are any. Raises KubeError.
 
-    Past the deadline the nodes whose agent has not left are reported, with what to do there.
+    Past the time limit, report how many agents have left, and what to do on the other nodes.
     """
     daemon_set = await client.find(_API, _KIND, NAME, namespace)
     if (
@@ -39,10 +40,10 @@ async def remove_agents(client: DynamicClient, namespace: str, report: Report, s
         or daemon_set["metadata"].get("deletionTimestamp")
         or not _read_observed_generation(daemon_set)
     ):
-        return  # a DaemonSet that no controller has seen has no agents
+        return  # a DaemonSet without an observed generation has no pods
     image = daemon_set["spec"]["template"]["spec"]["containers"][0]["image"]
-    await client.apply(leaving(image, namespace), manager=MANAGER, force=True)
-    deadline = time.monotonic() + seconds
+    await client.apply(build_removal_patch(image, namespace), manager=FIELD_MANAGER, force=True)
+    deadline = time.monotonic() + timeout_seconds
     reported = ""
     while (progress := await _describe_progress(client, namespace)) and time.monotonic() < deadline:
         if progress != reported:
@@ -51,13 +52,13 @@ async def remove_agents(client: DynamicClient, namespace: str, report: Report, s
         await asyncio.sleep(_POLL_SECONDS)
     if progress:
         report(
-            f"going on although {progress} only: on the others no pod can start or end until somebody takes "
-            '{"type": "trackbed"} out of the .conflist in /etc/cni/net.d there, and then deletes /opt/cni/bin/trackbed'
+            f"continuing although {progress}: on the other nodes no pod can start or stop until you remove "
+            '{"type": "trackbed"} from the .conflist in /etc/cni/net.d there, and then delete /opt/cni/bin/trackbed'
         )
 
 
 async def _describe_progress(client: DynamicClient, namespace: str) -> str:
-    """Return how many agents have left their nodes, in words; empty once all have."""
+    """Return how many agents have left their nodes, as text; empty once all have."""
     daemon_set = await client.get(_API, _KIND, NAME, namespace)
     status = daemon_set.get("status", {})
     total, left = int(status.get("desiredNumberScheduled", 0)), 0
@@ -69,5 +70,5 @@ async def _describe_progress(client: DynamicClient, namespace: str) -> str:
 
 
 def _read_observed_generation(body: Object) -> int:
-    """Return the generation that its controller has seen last; 0 for none."""
+    """Return the status.observedGeneration of an object; 0 without it."""
     return int(body.get("status", {}).get("observedGeneration", 0))

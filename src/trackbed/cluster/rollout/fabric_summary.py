@@ -1,10 +1,8 @@
 """State of the Fabrics of a cluster, and of all nodes that are not sound.
 
-Nodes are read as a table, as `kubectl get railnodes` does: the server sends the printed columns alone, without plans
-and managers.
+Nodes are read as a table, like `kubectl get railnodes`: the server sends only the printed columns, without plans and
+managed fields.
 """
-
-from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -12,20 +10,20 @@ from dataclasses import dataclass
 import msgspec
 
 from trackbed.cluster.api.dynamic import DynamicClient
-from trackbed.cluster.api.errors import UnknownKindError
-from trackbed.cluster.api.response import Object, convert
+from trackbed.cluster.api.errors import KubeError, UnknownKindError
+from trackbed.cluster.api.response import Object, convert_object
 from trackbed.cluster.resources import fabric, railnode
-from trackbed.cluster.resources.conditions import find
+from trackbed.cluster.resources.conditions import find_condition
 
 _SOUND = "Sound"
-_FIRST = ("Failed", "Held", "Draining", "Changing", "Rebooting", "Waiting")
-"""Stages by urgency; others follow."""
-_WRONG = frozenset({"Halted", "Failed", "Invalid"})
+_URGENT_STAGES = ("Failed", "Held", "Draining", "Changing", "Rebooting", "Waiting")
+"""Stages that are listed first, by urgency."""
+_FAILED_STATES = frozenset({"Halted", "Failed", "Invalid"})
 
 
 @dataclass(frozen=True, slots=True)
 class FabricSummary:
-    """One Fabric: counts of its nodes, its state, and a message."""
+    """State of one Fabric, and counts of its nodes."""
 
     name: str
     nodes: int
@@ -35,20 +33,20 @@ class FabricSummary:
     failed: int
     absent: int
     offered: int | None
-    """Nodes that offer each of their rails; None where their stack has no resource for each."""
+    """Nodes that offer all their rails; None if the stack has no resource for each rail."""
     state: str
-    """Complete, Rolling, Paused, Halted, Failed, Invalid; empty where no controller has seen it."""
+    """Complete, Rolling, Paused, Halted, Failed or Invalid; empty without a status from a controller."""
     why: str
 
     @property
     def wrong(self) -> bool:
-        """Whether a person must act: a node failed, the roll-out halted, or the Fabric cannot be planned."""
-        return bool(self.failed) or self.state in _WRONG
+        """Whether an operator must act: a node failed, the roll-out halted, or the Fabric cannot be planned."""
+        return bool(self.failed) or self.state in _FAILED_STATES
 
 
 @dataclass(frozen=True, slots=True)
 class UnsoundNode:
-    """A node that is not Sound; `since` is the age of this stage, as kubectl prints it: 5m, 3h12m, 4d."""
+    """A node whose stage is not Sound; `since` is the age of the stage in kubectl's format: 5m, 3h12m, 4d."""
 
     name: str
     fabric: str
@@ -57,37 +55,44 @@ class UnsoundNode:
     why: str
 
 
-async def list_fabrics(client: DynamicClient) -> tuple[FabricSummary, ...]:
-    """Return every Fabric by name; none where the cluster has no such kind. Raises KubeError."""
+async def list_fabric_summaries(client: DynamicClient) -> tuple[FabricSummary, ...]:
+    """Return a summary of every Fabric; empty if the server has no such kind. Raises KubeError."""
     try:
-        return tuple([_summarize(body) async for body in client.list(railnode.API_VERSION, "Fabric")])
+        return tuple([_summarize_fabric(body) async for body in client.iter_objects(railnode.API_VERSION, "Fabric")])
     except UnknownKindError:
         return ()
 
 
 async def list_unsound_nodes(client: DynamicClient) -> tuple[UnsoundNode, ...]:
-    """Return every node that is not Sound, failed ones first. Raises KubeError."""
+    """Return every node whose stage is not Sound, failed nodes first; empty without the kind. Raises KubeError."""
     try:
-        return tuple(sorted([node async for node in _read_unsound_nodes(client)], key=_rank))
+        return tuple(sorted([node async for node in _iter_unsound_nodes(client)], key=_get_sort_key))
     except UnknownKindError:
         return ()
 
 
-def _summarize(body: Object) -> FabricSummary:
+def _summarize_fabric(body: Object) -> FabricSummary:
     name = body["metadata"]["name"]
-    status = convert(body.get("status") or {}, fabric.FabricStatus, f"Fabric/{name}")
-    accepted, progressing = (find(status.conditions, kind) for kind in ("Accepted", "Progressing"))
+    try:
+        status = convert_object(body.get("status") or {}, fabric.FabricStatus, f"Fabric/{name}")
+    except KubeError as error:  # one Fabric must not hide the others
+        return FabricSummary(name, 0, 0, 0, 0, 0, 0, None, "Invalid", f"its status is not understood: {error}")
+    accepted, progressing = (find_condition(status.conditions, kind) for kind in ("Accepted", "Progressing"))
     state = accepted if accepted.status == "False" else progressing
     counts = (status.nodes, status.sound, status.changing, status.waiting, status.failed, status.absent)
     offered = None if status.offered is msgspec.UNSET else status.offered
     return FabricSummary(name, *counts, offered, state.reason, state.message)
 
 
-async def _read_unsound_nodes(client: DynamicClient) -> AsyncIterator[UnsoundNode]:
-    async for row in client.read_table(railnode.API_VERSION, railnode.KIND):
+async def _iter_unsound_nodes(client: DynamicClient) -> AsyncIterator[UnsoundNode]:
+    async for row in client.iter_table_rows(railnode.API_VERSION, railnode.KIND):
         if row.get("Stage") != _SOUND:
             yield UnsoundNode(*(str(row.get(title) or "") for title in ("Name", "Fabric", "Stage", "Since", "Why")))
 
 
-def _rank(node: UnsoundNode) -> tuple[int, str, str]:
-    return _FIRST.index(node.stage) if node.stage in _FIRST else len(_FIRST), node.fabric, node.name
+def _get_sort_key(node: UnsoundNode) -> tuple[int, str, str]:
+    return (
+        _URGENT_STAGES.index(node.stage) if node.stage in _URGENT_STAGES else len(_URGENT_STAGES),
+        node.fabric,
+        node.name,
+    )

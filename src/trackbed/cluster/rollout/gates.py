@@ -1,107 +1,118 @@
-"""Gates: whether the condition that a stage waits for holds; if not, the missing objects and a remedy.
+"""Gates: whether the condition that a step waits for is met; if not, the missing objects and a remedy.
 
-A wait has the syntax of `kubectl wait` (stacks.stack.Wait). A gate is checked once here; the caller decides how long
+A wait has the syntax of `kubectl wait` (stacks.stack.Wait). Each call checks a gate once; the caller decides how long
 to wait, and shows the missing objects in the meantime.
 
-    progress    how far one object is from the condition, by its operator's status
+    progress    what an object lacks for the condition, by its status
     workload    why pods are missing
     offers      which nodes do not offer their resources
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from trackbed.cluster.api.discovery import ApiResource
 from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import UnknownKindError
 from trackbed.cluster.api.response import Object
+from trackbed.cluster.causes.catalogue import diagnose
+from trackbed.cluster.rollout.blocked_drain import describe_blocked_drain
 from trackbed.cluster.rollout.offers import find_missing_offers
-from trackbed.cluster.rollout.progress import describe_shortfall, describe_unready, is_met
+from trackbed.cluster.rollout.progress import describe_shortfall, describe_unready, is_draining, meets_condition
 from trackbed.cluster.rollout.remedies import suggest_remedy
 from trackbed.cluster.rollout.workload import explain_missing_pods
-from trackbed.cluster.stacks.stack import Offered, Until, Wait
+from trackbed.cluster.stacks.stack import AnyWait, ResourceWait, Wait
 
-LABELLING = "compare node and port names with those in the NodeFeatureRule, and see that NFD runs"
-"""Remedy for nodes that do not get the fabric's label."""
+LABEL_REMEDY = "compare node and port names with those in the NodeFeatureRule, and see that NFD runs"
+"""Remedy for nodes without the fabric's label."""
 
-_SHOWN = 5
-"""Objects described at once."""
+_MAX_SHOWN_OBJECTS = 5
+"""Largest number of objects that are described."""
 _NAMED_AS_NODES = frozenset({"SriovNetworkNodeState"})
-"""Kinds whose objects have the name of a node."""
+"""Kinds whose objects are named after a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The state of a wait."""
+    """The state of a gate at one check."""
 
     holds: bool
     missing: tuple[str, ...] = ()
-    """A line for each object in the way, at most a few."""
+    """A line for each of the first few missing objects."""
     remedy: str = ""
-    """A remedy; empty where the gate holds."""
+    """What to do; empty if the gate holds."""
     absent: bool = False
-    """Whether the object or kind does not exist at all."""
+    """Whether the object or its kind does not exist."""
 
 
-async def check_gate(client: DynamicClient, until: Until) -> Gate:
-    """Check a wait once. Raises KubeError."""
-    if isinstance(until, Offered):
-        missing, remedy = await find_missing_offers(client, until)
+async def check_gate(client: DynamicClient, wait: AnyWait) -> Gate:
+    """Return the gate of a wait: whether its condition is met now. Raises KubeError."""
+    if isinstance(wait, ResourceWait):
+        missing, remedy = await find_missing_offers(client, wait)
         return Gate(not missing, missing, remedy)
     try:
-        word, name, selector = _parse_resource(until)
-        resource = await client.find_kind(word)
-        return await _judge(client, until, resource, _read_targets(client, until, resource, name, selector))
+        target = _parse_resource(wait)
+        resource = await client.resolve_kind(target.kind)
+        return await _build_gate(client, wait, resource, _iter_targets(client, wait, resource, target))
     except UnknownKindError as error:
         shows = "`helm list --all-namespaces` shows whether it is installed"
         return Gate(holds=False, missing=(str(error),), remedy=shows, absent=True)
 
 
 async def count_labelled_nodes(client: DynamicClient, label: str) -> int:
-    """Return how many nodes have a label, NAME=VALUE."""
-    return len([None async for _ in client.list("v1", "Node", selector=label)])
+    """Return the number of nodes with a label (NAME=VALUE). Raises KubeError."""
+    return len([None async for _ in client.iter_objects("v1", "Node", selector=label)])
 
 
-def _parse_resource(wait: Wait) -> tuple[str, str, str]:
-    """Return kind, name and label selector of a wait."""
+class _Target(NamedTuple):
+    """The objects of a wait: by name, or all of a kind that match a label selector (all if it is empty)."""
+
+    kind: str
+    name: str
+    selector: str
+
+
+def _parse_resource(wait: Wait) -> _Target:
+    """Return the objects that a wait names."""
     first, *options = shlex.split(wait.resource)
-    word, _, name = first.partition("/")
+    kind_name, _, name = first.partition("/")
     selector = next((option.partition("=")[2] for option in options if option.startswith("--selector=")), "")
-    return word, name, selector
+    return _Target(kind_name, name, selector)
 
 
-async def _read_targets(
-    client: DynamicClient, wait: Wait, resource: ApiResource, name: str, selector: str
+async def _iter_targets(
+    client: DynamicClient, wait: Wait, resource: ApiResource, target: _Target
 ) -> AsyncIterator[Object]:
-    """Yield the objects of a wait that exist."""
+    """Yield the named object, or all objects that match the selector; nothing if there is none."""
     kind = (resource.group_version, resource.kind)
-    if not name:
-        async for body in client.list(*kind, wait.namespace, selector=selector):
+    if not target.name:
+        async for body in client.iter_objects(*kind, wait.namespace, selector=target.selector):
             yield body
-    elif (named := await client.find(*kind, name, wait.namespace)) is not None:
+    elif (named := await client.find(*kind, target.name, wait.namespace)) is not None:
         yield named
 
 
-async def _judge(client: DynamicClient, wait: Wait, resource: ApiResource, targets: AsyncIterator[Object]) -> Gate:
-    """Describe the first few objects that fall short; thousands are counted, never kept."""
+async def _build_gate(client: DynamicClient, wait: Wait, resource: ApiResource, targets: AsyncIterator[Object]) -> Gate:
+    """Return the gate of a wait for `targets`. Only the first few are kept, since there may be thousands."""
     total, unmet = 0, 0
     first: list[Object] = []
     async for body in targets:
         total += 1
-        if not is_met(body, wait.until):
+        if not meets_condition(body, wait.condition):
             unmet += 1
-            first += [body] if unmet <= _SHOWN else []
+            first += [body] if unmet <= _MAX_SHOWN_OBJECTS else []
     if not total:
-        return _describe_absence(resource, wait)
-    lines = [line for body in first for line in await _describe(client, body, wait.until)]
-    lines += [f"and {unmet - _SHOWN} more"] if unmet > _SHOWN else []
-    return Gate(not unmet, tuple(lines), suggest_remedy(first[0]) if first else "")
+        return _build_absent_gate(resource, wait)
+    lines = [line for body in first for line in await _describe_object(client, body, wait.condition)]
+    known = next((cause for line in lines if (cause := diagnose(line))), None)
+    lines += [f"and {unmet - _MAX_SHOWN_OBJECTS} more"] if unmet > _MAX_SHOWN_OBJECTS else []
+    return Gate(not unmet, tuple(lines), known.fix if known else suggest_remedy(first[0]) if first else "")
 
 
-def _describe_absence(resource: ApiResource, wait: Wait) -> Gate:
+def _build_absent_gate(resource: ApiResource, wait: Wait) -> Gate:
+    """Return an unmet gate for a wait whose objects do not exist yet."""
     where = f" in namespace {wait.namespace}" if wait.namespace else ""
     name = wait.resource if "/" in wait.resource else resource.kind
     missing, shows = f"there is no {name}{where} yet", "shows whether its operator runs"
@@ -112,12 +123,20 @@ def _describe_absence(resource: ApiResource, wait: Wait) -> Gate:
     return Gate(holds=False, missing=(missing,), remedy=f"{pods} {shows}", absent=True)
 
 
-async def _describe(client: DynamicClient, body: Object, until: str) -> list[str]:
-    """Return what an object lacks: by its status, its pods, and its node."""
-    lines = [describe_shortfall(body, until), *await explain_missing_pods(client, body)]
+async def _describe_object(client: DynamicClient, body: Object, condition: str) -> list[str]:
+    """Return what an object lacks for a condition: lines from its status, its pods and its node."""
+    lines = [describe_shortfall(body, condition), *await explain_missing_pods(client, body)]
     if body["kind"] in _NAMED_AS_NODES:
-        lines += _describe_node(await client.find("v1", "Node", body["metadata"]["name"]))
-    return [f"{body['kind']} {body['metadata']['name']}: {line}" for line in lines]
+        name = body["metadata"]["name"]
+        lines += _describe_node(await client.find("v1", "Node", name))
+        lines = [*(await describe_blocked_drain(client, name) if is_draining(body) else ()), *lines]
+    return [f"{body['kind']} {body['metadata']['name']}: {_name_cause(line)}{line}" for line in lines]
+
+
+def _name_cause(line: str) -> str:
+    """Return the cause of a status, to be written before it; empty if it is not known."""
+    cause = diagnose(line)
+    return f"{cause.title} ({cause.id}): " if cause else ""
 
 
 def _describe_node(node: Object | None) -> Iterator[str]:

@@ -1,18 +1,16 @@
 """Records of runs: a set's objects before its last run, stored in the cluster for an undo.
 
-A record is one ControllerRevision (apps/v1) in the set's namespace: its data never changes, and its number counts the
-runs that changed something. It holds each object with the fields that our field manager had applied; of an object that
-was no member of the set only our fields, so that an undo hands it back to its owner.
+A record is one ControllerRevision (apps/v1) in the set's namespace. Its data never changes, and its revision counts the
+runs that changed an object. For each object it holds the fields that our field manager had applied. So an undo returns
+an object that was not a member of the set to its owner.
 
-    begun     written before the first change. After an interrupted run the next one writes no other record, so an
-              undo restores the last complete state
-    done      the run finished; the next run that changes something replaces the record
+    begun     written before the first change; the run after an interrupted one keeps the record, so that an undo
+              restores the last complete state
+    done      the run finished; the next run that changes an object replaces the record
     undone    the undo finished; repeating it changes nothing
 
-Namespaces and CRDs are never members and are left alone. So are charts, whose history helm keeps.
+An undo leaves namespaces and CRDs alone, which are never members, and charts, whose history helm has.
 """
-
-from __future__ import annotations
 
 import base64
 import lzma
@@ -25,18 +23,22 @@ import msgspec
 from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import ApiRefusedError, KubeError, UnknownKindError
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.rollout.applyset import ApplySet, find_live, list_members, locate
-from trackbed.cluster.rollout.options import RunOptions, is_shared
-from trackbed.cluster.rollout.owned import mask, merge, select_owned
-from trackbed.cluster.stacks.size import ETCD_BYTES
+from trackbed.cluster.rollout.applyset import ApplySet, find_live_object, iter_members, to_object_key
+from trackbed.cluster.rollout.options import RunOptions, is_shared_kind
+from trackbed.cluster.rollout.owned import mask_fields, merge_fields, select_owned_fields
+from trackbed.cluster.stacks.size import MAX_REQUEST_BYTES
 
 BEGUN, DONE, UNDONE = "begun", "done", "undone"
 _API, _KIND = "apps/v1", "ControllerRevision"
 _SET, _RUN = "trackbed.dev/set", "trackbed.dev/run"
-_MOST = ETCD_BYTES - (64 << 10)
-"""Bytes of data that fit beside names and managed fields."""
+_MAX_PACKED_BYTES = MAX_REQUEST_BYTES - (64 << 10)
+"""Largest size of packed objects in a record; names and managed fields need the rest."""
+_MAX_UNPACKED_BYTES = 64 << 20
+"""Limit of a record's objects; those of 12,500 nodes have 7.5 MB. A record of somebody else may unpack to any size."""
+_MAX_DECODER_BYTES = 64 << 20
+"""Limit of what xz may keep for its dictionary; preset 2 needs 3 MiB."""
 _PRESET = 2
-"""Of xz: quick. At 6, pools and rules of 12,500 nodes with 8 rails (7.5 MB) were 0.16 MB; at 2 nobody measured."""
+"""Preset of xz: a fast one. At preset 6, pools and rules of 12,500 nodes with 8 rails (7.5 MB) take 0.16 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,64 +46,77 @@ class RunRecord:
     """The objects of a set before a run."""
 
     revision: int
-    run: str
-    """Progress of the run: BEGUN, DONE, UNDONE."""
+    state: str
+    """State of the run: BEGUN, DONE or UNDONE."""
     packed: str
-    """The objects; empty where they were too large."""
+    """The packed objects (JSON, xz, base64); empty if they were too large."""
 
     def unpack_objects(self) -> tuple[Object, ...]:
-        """The objects, oldest first. Raises KubeError where they cannot be read, or were too large to be kept."""
+        """Return the objects, oldest first. Raises KubeError if they are malformed, or were too large to be kept."""
         if not self.packed:
             raise KubeError(
                 "what was there before the last run was too large to be kept; apply the Fabric it came from"
             )
         try:
-            return tuple(msgspec.json.decode(lzma.decompress(base64.b64decode(self.packed)), type=list[Object]))
+            return tuple(msgspec.json.decode(_decompress(base64.b64decode(self.packed)), type=list[Object]))
         except (ValueError, lzma.LZMAError, msgspec.DecodeError) as error:
             raise KubeError(f"the record of revision {self.revision} cannot be read: {error}") from error
+
+
+def _decompress(packed: bytes) -> bytes:
+    """Return the content of xz data. Raises ValueError beyond the limit, before it is in memory, lzma.LZMAError."""
+    decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_DECODER_BYTES)
+    content = decompressor.decompress(packed, max_length=_MAX_UNPACKED_BYTES)
+    if not decompressor.eof:
+        raise ValueError(f"it is cut off, or unpacks to more than {_MAX_UNPACKED_BYTES >> 20} MiB")
+    return content
 
 
 async def pack_objects(
     client: DynamicClient, applyset: ApplySet, options: RunOptions, objects: Iterable[Object]
 ) -> str:
-    """Return the members of a set, and the live state of `objects`, packed. Raises KubeError."""
-    members = sorted([member async for member in list_members(client, applyset)], key=_read_age)
-    live_objects = {locate(member): member for member in members}
-    packed = {key: select_owned(member, options.manager) for key, member in live_objects.items()}
+    """Return the members of a set and the current state of `objects`, packed for a record. Raises KubeError."""
+    members = [member async for member in iter_members(client, applyset)]
+    members.sort(key=lambda member: str(member["metadata"].get("creationTimestamp", "")))
+    live_objects = {to_object_key(member): member for member in members}
+    packed = {key: select_owned_fields(member, options.manager) for key, member in live_objects.items()}
     for body in objects:
-        key = locate(body)
-        live = live_objects.get(key) or await _find_served(client, body)
-        if live is None or is_shared(body["kind"]):
+        key = to_object_key(body)
+        live = live_objects.get(key) or await _find_live_if_served(client, body)
+        if live is None or is_shared_kind(body["kind"]):
             continue
-        fields = packed.get(key) or select_owned(live, options.manager)
-        packed[key] = merge(fields, mask(live, body)) if options.force else fields
+        fields = packed.get(key) or select_owned_fields(live, options.manager)
+        packed[key] = merge_fields(fields, mask_fields(live, body)) if options.force else fields
     raw = msgspec.json.encode(list(packed.values()))
     return base64.b64encode(lzma.compress(raw, preset=_PRESET)).decode()
 
 
-def is_storable(packed: str) -> bool:
-    """Return whether the record fits into etcd."""
-    return len(packed) <= _MOST
+def is_record_storable(packed: str) -> bool:
+    """Return whether packed objects fit into one object of etcd."""
+    return len(packed) <= _MAX_PACKED_BYTES
 
 
 async def save_record(client: DynamicClient, applyset: ApplySet, options: RunOptions, packed: str) -> None:
-    """Write the record of a run, unless an interrupted run has left one. Raises KubeError."""
-    last = await read_latest(client, applyset)
-    if last is not None and last.run == BEGUN:
+    """Write the record of a run, and delete older records. Raises KubeError.
+
+    If the last run was interrupted, keep its record instead.
+    """
+    last = await read_latest_record(client, applyset)
+    if last is not None and last.state == BEGUN:
         return
     revision = last.revision + 1 if last else 1
-    metadata = _metadata(applyset, revision, BEGUN) | {"labels": {_SET: applyset.id}}
-    data = {"packed": packed if is_storable(packed) else ""}
+    metadata = _build_metadata(applyset, revision, BEGUN) | {"labels": {_SET: applyset.id}}
+    data = {"packed": packed if is_record_storable(packed) else ""}
     body = {"apiVersion": _API, "kind": _KIND, "metadata": metadata, "revision": revision, "data": data}
-    await _create(client, options, body)
-    async for record in _list_records(client, applyset):
+    await _create_record(client, options, body)
+    async for record in _iter_records(client, applyset):
         if record["revision"] != revision:
             await client.delete(record)
 
 
-async def read_latest(client: DynamicClient, applyset: ApplySet) -> RunRecord | None:
-    """Return the newest record; None where there is none."""
-    records = [record async for record in _list_records(client, applyset)]
+async def read_latest_record(client: DynamicClient, applyset: ApplySet) -> RunRecord | None:
+    """Return the newest record of a set; None if there is none. Raises KubeError."""
+    records = [record async for record in _iter_records(client, applyset)]
     newest = max(records, key=lambda record: int(record["revision"]), default=None)
     if newest is None:
         return None
@@ -109,42 +124,42 @@ async def read_latest(client: DynamicClient, applyset: ApplySet) -> RunRecord | 
     return RunRecord(newest["revision"], run, (newest.get("data") or {}).get("packed", ""))
 
 
-async def mark_run(client: DynamicClient, applyset: ApplySet, run: str) -> None:
-    """Write the progress of a run into the newest record; a finished run is final until another begins."""
-    last = await read_latest(client, applyset)
-    if last is not None and last.run != run and BEGUN in {last.run, run}:
-        body = {"apiVersion": _API, "kind": _KIND, "metadata": _metadata(applyset, last.revision, run)}
+async def set_run_state(client: DynamicClient, applyset: ApplySet, state: str) -> None:
+    """Set the state of the newest record of a set. Raises KubeError.
+
+    A record that is DONE or UNDONE is only set to BEGUN.
+    """
+    last = await read_latest_record(client, applyset)
+    if last is not None and last.state != state and BEGUN in {last.state, state}:
+        body = {"apiVersion": _API, "kind": _KIND, "metadata": _build_metadata(applyset, last.revision, state)}
         await client.apply(body, manager="trackbed-history", force=True)
 
 
 async def delete_records(client: DynamicClient, applyset: ApplySet) -> None:
-    """Delete all records of a set."""
-    async for record in _list_records(client, applyset):
+    """Delete all records of a set. Raises KubeError."""
+    async for record in _iter_records(client, applyset):
         await client.delete(record)
 
 
-def _list_records(client: DynamicClient, applyset: ApplySet) -> AsyncIterator[Object]:
-    return client.list(_API, _KIND, applyset.namespace, selector=f"{_SET}={applyset.id}")
+def _iter_records(client: DynamicClient, applyset: ApplySet) -> AsyncIterator[Object]:
+    return client.iter_objects(_API, _KIND, applyset.namespace, selector=f"{_SET}={applyset.id}")
 
 
-def _metadata(applyset: ApplySet, revision: int, run: str) -> Object:
+def _build_metadata(applyset: ApplySet, revision: int, state: str) -> Object:
     name = f"{applyset.name}-{revision}"
-    return {"name": name, "namespace": applyset.namespace, "annotations": {_RUN: run}}
+    return {"name": name, "namespace": applyset.namespace, "annotations": {_RUN: state}}
 
 
-def _read_age(body: Object) -> str:
-    return str(body["metadata"].get("creationTimestamp", ""))
-
-
-async def _find_served(client: DynamicClient, body: Object) -> Object | None:
+async def _find_live_if_served(client: DynamicClient, body: Object) -> Object | None:
+    """Return an object as it is in the cluster; None if it does not exist, or the server does not serve its kind."""
     try:
-        return await find_live(client, body)
+        return await find_live_object(client, body)
     except UnknownKindError:
         return None
 
 
-async def _create(client: DynamicClient, options: RunOptions, body: Object) -> None:
-    """Create the record; first its namespace, which the run would create, where it does not exist yet."""
+async def _create_record(client: DynamicClient, options: RunOptions, body: Object) -> None:
+    """Create a record, and its namespace if that does not exist, since the run creates it only later."""
     try:
         await client.create(body)
     except ApiRefusedError as error:

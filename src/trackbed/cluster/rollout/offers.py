@@ -1,28 +1,35 @@
-"""Nodes that do not offer their resources, read with one list, and grouped by the missing resources."""
-
-from __future__ import annotations
+"""Nodes that do not offer their resources, grouped by the missing resources."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.rollout.progress import describe_unready
-from trackbed.cluster.stacks.stack import Offered
+from trackbed.cluster.stacks.stack import ResourceWait
 
-_SHOWN = 5
-"""Nodes named of each group."""
+_MAX_SHOWN_NODES = 5
+"""Largest number of nodes that are named for each group."""
 
-_ABSENT = "join nodes that are not in the cluster under the plan's names, or take them out of the Fabric"
-_DOWN = "`kubectl describe node NAME` says why a node is not Ready; bring it up, or delete it and take it out"
-_SILENT = "`trackbed doctor` on a node says why it does not offer a rail"
+_ABSENT_REMEDY = "join nodes that are not in the cluster under the plan's names, or take them out of the Fabric"
+_DOWN_REMEDY = "`kubectl describe node NAME` says why a node is not Ready; bring it up, or delete it and take it out"
+_NOT_OFFERED_REMEDY = "`trackbed doctor` on a node says why it does not offer a rail"
 
 
-async def find_missing_offers(client: DynamicClient, offered: Offered) -> tuple[tuple[str, ...], str]:
-    """Return a line for each group of nodes, and a remedy; both empty where none is missing. Raises KubeError."""
-    absent, total = dict(offered.nodes), len(offered.nodes)
+class MissingOffers(NamedTuple):
+    """Resources that nodes do not offer; both fields are empty if none is missing."""
+
+    lines: tuple[str, ...]
+    """A line for each group of nodes with the same missing resources."""
+    remedy: str
+
+
+async def find_missing_offers(client: DynamicClient, wait: ResourceWait) -> MissingOffers:
+    """Return the resources of a wait that nodes do not offer. Raises KubeError."""
+    absent, total = dict(wait.resources_by_node), len(wait.resources_by_node)
     down: list[str] = []
     silent: dict[tuple[str, ...], list[str]] = {}
-    async for node in client.list("v1", "Node"):
+    async for node in client.iter_objects("v1", "Node"):
         name = node["metadata"]["name"]
         resources = absent.pop(name, ())
         if resources and (why := describe_unready(node)):
@@ -30,25 +37,26 @@ async def find_missing_offers(client: DynamicClient, offered: Offered) -> tuple[
         elif lacking := tuple(resource for resource in resources if not count_allocatable(node, resource)):
             silent.setdefault(lacking, []).append(name)
     lines = (
-        *_format_group(list(absent), "are not in the cluster", total),
-        *_format_group(down, "are down", total),
+        *_iter_group_lines(list(absent), "are not in the cluster", total),
+        *_iter_group_lines(down, "are down", total),
         *(
             line
             for lacking, names in silent.items()
-            for line in _format_group(names, f"offer no {', '.join(lacking)}", total)
+            for line in _iter_group_lines(names, f"offer no {', '.join(lacking)}", total)
         ),
     )
-    remedies = ((_ABSENT, absent), (_DOWN, down), (_SILENT, silent))
-    return lines, "; ".join(text for text, nodes in remedies if nodes)
+    remedies = ((_ABSENT_REMEDY, absent), (_DOWN_REMEDY, down), (_NOT_OFFERED_REMEDY, silent))
+    return MissingOffers(lines, "; ".join(text for text, nodes in remedies if nodes))
 
 
 def count_allocatable(node: Object, resource: str) -> int:
-    """Return how many of a resource a node offers."""
+    """Return the quantity of a resource that a node offers; 0 if it offers none."""
     quantity = str(node.get("status", {}).get("allocatable", {}).get(resource, "0"))
     return int(quantity) if quantity.isdecimal() else 0
 
 
-def _format_group(names: Sequence[str], state: str, total: int) -> Iterator[str]:
+def _iter_group_lines(names: Sequence[str], state: str, total: int) -> Iterator[str]:
+    """Yield one line about the nodes of a group; nothing for an empty group."""
     if names:
-        others = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        yield f"{len(names)} of {total} nodes {state}: {', '.join(names[:_SHOWN])}{others}"
+        others = f", and {len(names) - _MAX_SHOWN_NODES} more" if len(names) > _MAX_SHOWN_NODES else ""
+        yield f"{len(names)} of {total} nodes {state}: {', '.join(names[:_MAX_SHOWN_NODES])}{others}"

@@ -1,6 +1,4 @@
-"""What a run would change, by dry runs on the server: with its defaults and its admission."""
-
-from __future__ import annotations
+"""Preview of a run by dry runs on the server, so that its defaults and admission are included."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator
 from http import HTTPStatus
@@ -9,72 +7,78 @@ from typing import Any
 from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import ApiRefusedError, UnknownKindError
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.rollout.applyset import ApplySet, ObjectKey, find_live, list_members, locate
-from trackbed.cluster.rollout.options import ObjectChange, RunOptions, name_object
-from trackbed.cluster.stacks.install.steps import Apply, Install, Step
+from trackbed.cluster.rollout.applyset import ApplySet, ObjectKey, find_live_object, iter_members, to_object_key
+from trackbed.cluster.rollout.lost_pools import SECTION, describe_lost_pools, describe_pools_of_others, drops_nv_ipam
+from trackbed.cluster.rollout.options import ObjectChange, RunOptions, format_object_name
+from trackbed.cluster.stacks.install.steps import ApplyFile, InstallChart, Step
 
 BY_HELM = "installed or upgraded by helm"
-"""Outcome of a chart: only helm knows the difference."""
+"""Outcome for a chart, whose differences only helm knows."""
 
 _SERVER_FIELDS = frozenset({"creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"})
-"""Fields of metadata that only the server writes."""
+"""Fields of an object's metadata that only the server writes."""
 
 
-async def preview(
+async def iter_preview(
     client: DynamicClient, applyset: ApplySet, options: RunOptions, steps: Iterable[Step]
 ) -> AsyncIterator[ObjectChange]:
-    """Yield the change of each chart and object, stale members last. Raises KubeError."""
+    """Yield the outcome of a run for each chart and object, then for each stale member. Raises KubeError."""
     applied = set()
     for step in steps:
-        if isinstance(step, Install) and options.install is not None:
-            yield ObjectChange(f"chart {step.release} {step.version}", BY_HELM)
-        for body in step.objects if isinstance(step, Apply) else ():
+        if isinstance(step, InstallChart) and options.install is not None:
+            yield ObjectChange(f"chart {step.release_name} {step.version}", BY_HELM)
+        for body in step.objects if isinstance(step, ApplyFile) else ():
             change, key = await _preview_object(client, applyset, options, body)
             applied.add(key)
             yield change
-    async for member in list_members(client, applyset):
-        if locate(member) not in applied:
-            yield ObjectChange(name_object(member), "removed")
+    stale = [member async for member in iter_members(client, applyset) if to_object_key(member) not in applied]
+    loss = await describe_lost_pools(client, applyset, stale)
+    for member in stale:
+        fields = (loss,) if loss and member["kind"] == "NicClusterPolicy" else ()
+        yield ObjectChange(format_object_name(member), "removed", fields)
 
 
 async def _preview_object(
     client: DynamicClient, applyset: ApplySet, options: RunOptions, body: Object
 ) -> tuple[ObjectChange, ObjectKey]:
-    labelled = options.label(applyset, body)
+    """Return the outcome of a run for one object, and its key with the namespace that the server chose."""
+    labelled = options.add_label(applyset, body)
     try:
         response = await client.apply(labelled, manager=options.manager, force=options.force, dry_run=True)
     except UnknownKindError:
-        return ObjectChange(name_object(body), "created, once its kind is there"), locate(body)
+        return ObjectChange(format_object_name(body), "created, once its kind is there"), to_object_key(body)
     except ApiRefusedError as error:
         if error.status == HTTPStatus.NOT_FOUND:
-            return ObjectChange(name_object(body), "created, once its namespace is there"), locate(body)
+            return ObjectChange(format_object_name(body), "created, once its namespace is there"), to_object_key(body)
         if error.status != HTTPStatus.CONFLICT:
             raise
-        return ObjectChange(name_object(body), "conflict", (error.message,)), locate(body)
-    name, key = name_object(response.body), locate(response.body)
-    live = await find_live(client, response.body)
+        return ObjectChange(format_object_name(body), "conflict", (error.message,)), to_object_key(body)
+    name, key = format_object_name(response.body), to_object_key(response.body)
+    live = await find_live_object(client, response.body)
     if live is None:
         return ObjectChange(name, "created"), key
-    fields = tuple(list_differences(_drop_server_fields(live), _drop_server_fields(response.body)))
+    fields = tuple(iter_differences(_drop_server_fields(live), _drop_server_fields(response.body)))
+    if drops_nv_ipam(live, response.body):
+        loss = await describe_pools_of_others(client, applyset, SECTION)
+        fields = (*((loss,) if loss else ()), *fields)
     return ObjectChange(name, "changed" if fields else "same", fields), key
 
 
 def _drop_server_fields(body: Object) -> Object:
-    """Return an object without the fields that only servers and controllers write."""
     metadata = {key: value for key, value in body["metadata"].items() if key not in _SERVER_FIELDS}
     return {**{key: value for key, value in body.items() if key != "status"}, "metadata": metadata}
 
 
-def list_differences(have: Any, want: Any, path: str = "") -> Iterator[str]:  # noqa: ANN401 - any part of an object
-    """Yield a line for each field that differs: its path, old and new value."""
-    if isinstance(have, dict) and isinstance(want, dict):
-        for key in sorted(have.keys() | want.keys()):
-            yield from list_differences(have.get(key), want.get(key), f"{path}.{key}")
-    elif isinstance(have, list) and isinstance(want, list) and len(have) == len(want):
-        for number, pair in enumerate(zip(have, want, strict=True)):
-            yield from list_differences(*pair, f"{path}[{number}]")
-    elif have != want:
-        yield f"{path}: {_shorten(have)} -> {_shorten(want)}"
+def iter_differences(current: Any, desired: Any, path: str = "") -> Iterator[str]:  # noqa: ANN401 - any part of an object
+    """Yield a line for each field that differs: its path, current and desired value."""
+    if isinstance(current, dict) and isinstance(desired, dict):
+        for key in sorted(current.keys() | desired.keys()):
+            yield from iter_differences(current.get(key), desired.get(key), f"{path}.{key}")
+    elif isinstance(current, list) and isinstance(desired, list) and len(current) == len(desired):
+        for index, pair in enumerate(zip(current, desired, strict=True)):
+            yield from iter_differences(*pair, f"{path}[{index}]")
+    elif current != desired:
+        yield f"{path}: {_shorten(current)} -> {_shorten(desired)}"
 
 
 def _shorten(value: object, limit: int = 120) -> str:

@@ -1,7 +1,5 @@
 """Remedies for an object that does not reach its condition, by kind."""
 
-from __future__ import annotations
-
 from trackbed.cluster.api.response import Object
 
 _DESCRIBED = "`kubectl describe {kind} {name}{where}` has its events"
@@ -30,7 +28,7 @@ _REMEDIES = {
 
 
 def suggest_remedy(body: Object) -> str:
-    """Return the remedy in one line."""
+    """Return the remedy for an object that does not reach its condition, in one line."""
     metadata = body["metadata"]
     where = f" --namespace {metadata['namespace']}" if metadata.get("namespace") else ""
     fields = {"kind": body["kind"].lower(), "name": metadata["name"], "where": where}

@@ -1,14 +1,12 @@
-"""Applies the steps of a stack to a cluster: charts, objects, gates; then removes objects that no step names.
+"""Run of a stack's steps on a cluster: charts, objects, gates, and the removal of stale objects.
 
-    step: chart     helm upgrade --install, with the values on its standard input
-    step: objects   server-side apply, one after the other; fields of others are left alone and reported
-    its gates       checked until they hold, or until their time is over
-    at the end      members of the set that no step named are deleted; never a namespace or a CRD
+    step: chart     helm upgrade --install, with the values on standard input
+    step: objects   server-side apply, one after the other; conflicts with other managers are reported
+    its gates       checked until they are open, or until their time limit
+    at the end      members of the set that no step contains are deleted; never a namespace or a CRD
 
-Each run does all of it again and changes only what differs, so an interrupted run is completed by the next.
+A run is idempotent: it changes only what differs, so it also completes an interrupted run.
 """
-
-from __future__ import annotations
 
 import asyncio
 import time
@@ -21,27 +19,36 @@ from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import ApiRefusedError, KubeError, UnknownKindError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.rollout import gates
-from trackbed.cluster.rollout.agent_removal import SECONDS, is_agent_daemon_set, remove_agents
-from trackbed.cluster.rollout.applyset import ApplySet, ObjectKey, find_live, list_members, locate, read_scope
-from trackbed.cluster.rollout.options import (
-    ObjectChange,
-    OwnedError,
-    RunOptions,
-    ShutError,
-    StuckError,
-    UnservedError,
-    is_shared,
-    name_object,
+from trackbed.cluster.rollout.agent_removal import REMOVAL_SECONDS, is_agent_daemon_set, remove_agents
+from trackbed.cluster.rollout.applyset import (
+    ApplySet,
+    ObjectKey,
+    find_live_object,
+    iter_members,
+    read_scope,
+    to_object_key,
 )
-from trackbed.cluster.stacks.install.steps import Apply, Install, Labelled, Step
-from trackbed.cluster.stacks.stack import Until
+from trackbed.cluster.rollout.lost_pools import SECTION, describe_lost_pools, describe_pools_of_others, drops_nv_ipam
+from trackbed.cluster.rollout.options import (
+    FieldConflictError,
+    GateTimeoutError,
+    KindMissingError,
+    ObjectChange,
+    RunOptions,
+    StuckError,
+    format_object_name,
+    is_shared_kind,
+)
+from trackbed.cluster.stacks.install.steps import ApplyFile, InstallChart, Step, WaitForLabel
+from trackbed.cluster.stacks.stack import AnyWait
 
 _T = TypeVar("_T")
 _END = object()
 _POLL_SECONDS = 2.0
-_SERVED_SECONDS = 30
+_KIND_SECONDS = 30
+"""Time limit for a server to serve a kind after its CRD was created."""
 _REST_FACTOR = 4
-"""Shortest ratio of the pause after a check to its duration."""
+"""The pause after a check lasts at least this many times as long as the check."""
 
 
 @dataclass(slots=True)
@@ -52,98 +59,119 @@ class StackRun:
     applyset: ApplySet
     options: RunOptions
     report: Callable[[str], None]
-    """Called with a line for each action and each wait."""
+    """Function that receives a line about each action and each wait."""
     changes: list[ObjectChange] = field(default_factory=list)
+    """Outcome for each object so far."""
     _kinds: set[str] = field(default_factory=set)
     _namespaces: set[str] = field(default_factory=set)
     applied: set[ObjectKey] = field(default_factory=set)
 
     async def apply_steps(self, steps: Iterable[Step]) -> None:
-        """Apply all steps, then prune. Raises StuckError, KubeError."""
+        """Apply all steps, then delete stale members. Raises StuckError, KubeError."""
         self._kinds, self._namespaces = map(set, await read_scope(self.client, self.applyset))
-        before = [member async for member in list_members(self.client, self.applyset)]
+        before = [member async for member in iter_members(self.client, self.applyset)]
         for step in steps:
             await self._apply_step(step)
-            for until in step.until:
-                await self.wait_for(until)
-        await self._prune(before)
-        kept = [key for key in self.applied if not is_shared(key.kind)]
+            for wait in step.waits:
+                await self.wait_for_gate(wait)
+        await self._delete_stale_members(before)
+        kept = [key for key in self.applied if not is_shared_kind(key.kind)]
         await self._write_parent({key.group_kind for key in kept}, {key.namespace for key in kept})
 
-    async def remove(self) -> None:
+    async def delete_members(self) -> None:
         """Delete every member of the set, and its parent. Raises KubeError."""
-        await self._prune([member async for member in list_members(self.client, self.applyset)])
+        await self._delete_stale_members([member async for member in iter_members(self.client, self.applyset)])
         await self.client.delete(self.applyset.build_parent((), ()))
 
-    async def wait_for(self, until: Until) -> None:
-        """Wait for a gate. Raises ShutError with what is missing."""
+    async def wait_for_gate(self, wait: AnyWait) -> None:
+        """Wait until a gate opens, and report what is missing. Raises GateTimeoutError."""
         gate = gates.Gate(holds=False)
-        async for _ in self._attempts(until.timeout_seconds):
-            before, gate = gate, await self._check(until)
+        async for _ in self._iter_attempts(wait.timeout_seconds):
+            before, gate = gate, await self._check_gate(wait)
             if gate.holds:
                 return
             if gate.missing != before.missing:
-                self.report(f"waiting for {until.resource}: {'; '.join(gate.missing)}")
-        raise ShutError(until, gate, self.options.limit(until.timeout_seconds))
+                self.report(f"waiting for {wait.resource}: {'; '.join(gate.missing)}")
+        raise GateTimeoutError(wait, gate, self.options.get_timeout(wait.timeout_seconds))
 
     async def _apply_step(self, step: Step) -> None:
-        if isinstance(step, Install):
+        if isinstance(step, InstallChart):
             if self.options.install is not None:
-                self.report(f"chart {step.release} {step.version or ''}".rstrip())
+                self.report(f"chart {step.release_name} {step.version or ''}".rstrip())
                 await self.options.install(step)
-        elif isinstance(step, Labelled):
+        elif isinstance(step, WaitForLabel):
             await self._wait_for_labels(step)
         else:
-            await self._apply(step)
+            await self._apply_objects(step)
 
-    async def _apply(self, step: Apply) -> None:
-        self.report(f"applying {step.what}")
-        conflicts = [why async for body in _iterate_in_thread(step.objects) if (why := await self._put(body))]
+    async def _apply_objects(self, step: ApplyFile) -> None:
+        """Apply the objects of a step. Raises FieldConflictError for all conflicts together."""
+        self.report(f"applying {step.title}")
+        conflicts = [why async for body in _iter_in_thread(step.objects) if (why := await self._apply_object(body))]
         if conflicts:
             lines = "".join(f"\n  {why}" for why in conflicts)
-            raise OwnedError(f"{step.what}: others own fields that are wanted here; --force takes them over:{lines}")
+            raise FieldConflictError(
+                f"{step.title}: others own fields that are wanted here; --force takes them over:{lines}"
+            )
 
-    async def _put(self, body: Object) -> str:
-        """Apply one object; return the conflict where others own its fields."""
+    async def _apply_object(self, body: Object) -> str:
+        """Apply one object; return the conflict with other field managers as text, empty if there is none."""
         await self._wait_for_kind(body)
-        await self._announce(body)
-        version = await self._read_version(body)
-        labelled = self.options.label(self.applyset, body)
+        await self._add_to_parent(body)
+        live = await find_live_object(
+            self.client, body
+        )  # read just before the write, since controllers write into objects all the time
+        labelled = self.options.add_label(self.applyset, body)
         try:
+            if drops_nv_ipam(live, body):
+                await self._hold_back_for_pools(live, labelled)
             response = await self.client.apply(labelled, manager=self.options.manager, force=self.options.force)
         except ApiRefusedError as error:
             if error.status == HTTPStatus.CONFLICT:
                 return str(error)
             raise
-        is_same = version == response.body["metadata"]["resourceVersion"]
+        is_same = live and live["metadata"]["resourceVersion"] == response.body["metadata"]["resourceVersion"]
         outcome = "created" if response.status == HTTPStatus.CREATED else "same" if is_same else "changed"
-        self.applied.add(locate(response.body))
-        self.changes.append(ObjectChange(name_object(response.body), outcome))
+        self.applied.add(to_object_key(response.body))
+        self.changes.append(ObjectChange(format_object_name(response.body), outcome))
         return ""
 
+    async def _hold_back_for_pools(self, live: Object | None, labelled: Object) -> None:
+        """Raise StuckError if an update without nvIpam takes pools of others along; with --force report them.
+
+        A dry run tells whether the section is gone, since another field manager may keep it.
+        """
+        manager, force = self.options.manager, self.options.force
+        updated = (await self.client.apply(labelled, manager=manager, force=force, dry_run=True)).body
+        if drops_nv_ipam(live, updated):
+            self._check_loss(await describe_pools_of_others(self.client, self.applyset, SECTION))
+
+    def _check_loss(self, loss: str) -> None:
+        if loss and not self.options.force:
+            raise StuckError(f"{loss}. Nothing was removed; save those pools, then use --force to remove them too")
+        if loss:
+            self.report(loss)
+
     async def _wait_for_kind(self, body: Object) -> None:
-        """Wait for an object's kind: a server lists it a moment after its CRD is established. Raises UnservedError."""
+        """Wait until the server serves an object's kind, shortly after its CRD is created. Raises KindMissingError."""
         why = ""
-        async for _ in self._attempts(_SERVED_SECONDS):
+        async for _ in self._iter_attempts(_KIND_SECONDS):
             try:
-                await self.client.find_resource(body["apiVersion"], body["kind"])
+                await self.client.get_resource(body["apiVersion"], body["kind"])
             except UnknownKindError as error:
                 why = str(error)
                 self.report(why)
             else:
                 return
-        raise UnservedError(f"{name_object(body)}: {why}, or see why its operator does not; then run this again")
+        raise KindMissingError(
+            f"{format_object_name(body)}: {why}, or see why its operator does not; then run this again"
+        )
 
-    async def _read_version(self, body: Object) -> str | None:
-        """Return the version just before an object is applied: controllers write into objects all the time."""
-        live = await find_live(self.client, body)
-        return live["metadata"]["resourceVersion"] if live else None
-
-    async def _announce(self, body: Object) -> None:
-        """Add a kind and a namespace to the parent before the set has a member there."""
-        if is_shared(body["kind"]):
+    async def _add_to_parent(self, body: Object) -> None:
+        """Add an object's kind and namespace to the set's parent, before the object becomes a member."""
+        if is_shared_kind(body["kind"]):
             return
-        kind, namespace = locate(body).group_kind, body["metadata"].get("namespace", "")
+        kind, namespace = to_object_key(body).group_kind, body["metadata"].get("namespace", "")
         if kind not in self._kinds or namespace not in {*self._namespaces, ""}:
             self._kinds.add(kind)
             self._namespaces.add(namespace)
@@ -153,27 +181,28 @@ class StackRun:
         parent = self.applyset.build_parent(kinds, namespaces)
         await self.client.apply(parent, manager=self.options.manager, force=True)
 
-    async def _wait_for_labels(self, step: Labelled) -> None:
-        """Wait for all nodes of the fabric to have its label; later go on with those that have it, if any."""
+    async def _wait_for_labels(self, step: WaitForLabel) -> None:
+        """Wait until all nodes have the fabric's label. Raises StuckError if no node has it after the time limit."""
         count = 0
-        async for _ in self._attempts(step.seconds):
+        async for _ in self._iter_attempts(step.timeout_seconds):
             count = await gates.count_labelled_nodes(self.client, step.label)
-            if count >= step.nodes:
+            if count >= step.node_count:
                 return
-            self.report(f"{count} of {step.nodes} nodes have label {step.label}")
+            self.report(f"{count} of {step.node_count} nodes have label {step.label}")
         if not count:
-            raise StuckError(f"no node has label {step.label}: {gates.LABELLING}")
-        self.report(f"going on with {count} of {step.nodes} nodes: the others get the label once they are up")
+            raise StuckError(f"no node has label {step.label}: {gates.LABEL_REMEDY}")
+        self.report(f"continuing with {count} of {step.node_count} nodes: the others get the label once they are up")
 
-    async def _check(self, until: Until) -> gates.Gate:
+    async def _check_gate(self, wait: AnyWait) -> gates.Gate:
+        """Return the gate of a wait; a failed request closes the gate, since the next attempt may succeed."""
         try:
-            return await gates.check_gate(self.client, until)
+            return await gates.check_gate(self.client, wait)
         except KubeError as error:
             return gates.Gate(holds=False, missing=(str(error),), remedy="see that the API server answers")
 
-    async def _attempts(self, seconds: int) -> AsyncIterator[None]:
-        """Yield every few seconds; less often where each attempt is slow, to spare a large cluster."""
-        deadline = time.monotonic() + self.options.limit(seconds)
+    async def _iter_attempts(self, seconds: int) -> AsyncIterator[None]:
+        """Yield before each attempt until the time limit. A slow attempt is followed by a longer pause."""
+        deadline = time.monotonic() + self.options.get_timeout(seconds)
         while True:
             began = time.monotonic()
             yield
@@ -182,17 +211,20 @@ class StackRun:
                 return
             await asyncio.sleep(min(max(_POLL_SECONDS, _REST_FACTOR * (now - began)), deadline - now))
 
-    async def _prune(self, candidates: Iterable[Object]) -> None:
-        for body in [body for body in candidates if locate(body) not in self.applied]:
+    async def _delete_stale_members(self, candidates: Iterable[Object]) -> None:
+        """Delete the candidates that this run has not applied. Raises StuckError, KubeError."""
+        stale = [body for body in candidates if to_object_key(body) not in self.applied]
+        self._check_loss(await describe_lost_pools(self.client, self.applyset, stale))
+        for body in stale:
             if is_agent_daemon_set(body):
-                limit = self.options.limit(int(SECONDS))
+                limit = self.options.get_timeout(int(REMOVAL_SECONDS))
                 await remove_agents(self.client, body["metadata"]["namespace"], self.report, limit)
             await self.client.delete(body)
-            self.changes.append(ObjectChange(name_object(body), "removed"))
+            self.changes.append(ObjectChange(format_object_name(body), "removed"))
 
 
-async def _iterate_in_thread(items: Iterable[_T]) -> AsyncIterator[_T]:
-    """Yield the items of an iterable, computed in a thread: one object of a large fabric takes seconds to render."""
+async def _iter_in_thread(items: Iterable[_T]) -> AsyncIterator[_T]:
+    """Yield the items of an iterable that a thread advances: rendering an object of a large fabric takes seconds."""
     iterator = iter(items)
     while (item := await asyncio.to_thread(next, iterator, _END)) is not _END:
         yield cast("_T", item)

@@ -1,37 +1,40 @@
 """Read-only status of the installations of Trackbed on a cluster.
 
-sets      every installation, by the parents of its ApplySet; its members, its generation, how its last run ended
-gates     the conditions that its stack waits for, with a plan; else whether its DaemonSets are rolled out
-nodes     those of the plan, or those with a rail or a fabric's label: Ready, label, rails offered, rails in use
+sets      every installation, by the parent of its ApplySet: members, generation, state of its last run
+gates     the gates of the installation's stack; without a plan the roll-out of its DaemonSets
+nodes     nodes of the plan, else nodes with a rail or a fabric's label: Ready, label, rails offered, rails in use
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.rollout.applyset import ApplySet, list_applysets, list_members
-from trackbed.cluster.rollout.gates import LABELLING, Gate, check_gate, count_labelled_nodes
-from trackbed.cluster.rollout.history import read_latest
+from trackbed.cluster.rollout.applyset import ApplySet, iter_applysets, iter_members
+from trackbed.cluster.rollout.gates import LABEL_REMEDY, Gate, check_gate, count_labelled_nodes
+from trackbed.cluster.rollout.history import read_latest_record
 from trackbed.cluster.rollout.offers import count_allocatable
 from trackbed.cluster.rollout.progress import describe_unready
 from trackbed.cluster.rollout.recorded_run import build_rollout_waits
 from trackbed.cluster.stacks.groups import FABRIC_LABEL
-from trackbed.cluster.stacks.install.steps import Install, Labelled, Step
-from trackbed.cluster.stacks.rails import OWN_PREFIX
-from trackbed.cluster.stacks.stack import Until
+from trackbed.cluster.stacks.install.steps import InstallChart, Step, WaitForLabel
+from trackbed.cluster.stacks.rails import DEFAULT_PREFIX
+from trackbed.cluster.stacks.stack import AnyWait
 
 _NOT_FINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-"""Finished pods hold no resources and are not read."""
+"""Field selector for pods that hold resources."""
+_ENDING_REMEDY = (
+    "start the operator that owns the finalizer, which then lets the object go; if it is gone for good, take the "
+    "finalizer out of metadata.finalizers, and delete what the operator made of the object"
+)
+"""Remedy for an object that is deleted but does not go."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateStatus:
-    """A gate and its state."""
+    """The state of a gate; `what` is its resource and condition."""
 
     what: str
     holds: bool
@@ -41,56 +44,57 @@ class GateStatus:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """One installation."""
+    """An installation of Trackbed, and the state of its gates."""
 
     name: str
     namespace: str
     members: int
     generation: int
-    """How many runs changed something; 0 without a record."""
+    """Number of runs that changed an object; 0 without a record."""
     run: str
-    """How the last of them ended: begun (it was interrupted), done, undone; empty without a record."""
+    """State of the last run that changed an object: begun (interrupted), done, undone; empty without a record."""
     gates: tuple[GateStatus, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSummary:
-    """A node and its rails."""
+    """A node, its problems, and counts of its rails."""
 
     name: str
     wrong: tuple[str, ...]
-    """Problems; empty where there are none."""
+    """Problems of the node; empty if there are none."""
     fabric: str
-    """The fabric's label; empty where it has none."""
+    """Value of the fabric's label; empty without the label."""
     rails: int
-    """Rails of which the node offers at least one."""
+    """Number of rails for which the node offers a resource."""
     allocatable: int
+    """Quantity of the resources of all rails that the node offers."""
     used: int
-    """How many of all rails the node offers, and how many its pods hold."""
+    """Quantity of the resources of all rails that the node's pods hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedNodes:
-    """Requirements of a plan for nodes."""
+    """The nodes that a plan expects."""
 
     nodes: tuple[tuple[str, tuple[str, ...]], ...]
-    """Name -> resources of its rails."""
+    """Names of nodes, each with the resources of its rails."""
     label: str
-    """Value of the fabric's label that nodes must have; empty where they need none."""
+    """Value of the fabric's label that nodes must have; empty if no label is needed."""
 
 
 async def list_installations(
     client: DynamicClient, find_steps: Callable[[ApplySet], Sequence[Step] | None]
 ) -> tuple[Installation, ...]:
-    """Return every installation; `find_steps` returns the steps of those with a plan. Raises KubeError."""
-    sets = [applyset async for applyset in list_applysets(client)]
+    """Return every installation. `find_steps` returns the steps of a set; None without a plan. Raises KubeError."""
+    sets = [applyset async for applyset in iter_applysets(client)]
     return tuple([await _read_installation(client, applyset, find_steps(applyset)) for applyset in sets])
 
 
-async def list_nodes(client: DynamicClient, expected: ExpectedNodes | None) -> tuple[NodeSummary, ...]:
-    """Return the nodes of a plan in its order; without a plan those with rails, by name. Raises KubeError."""
-    used = await _count_used(client)
-    states = {node["metadata"]["name"]: _read_node(node) async for node in client.list("v1", "Node")}
+async def list_node_summaries(client: DynamicClient, expected: ExpectedNodes | None) -> tuple[NodeSummary, ...]:
+    """Return the expected nodes in the plan's order; without a plan the nodes with rails by name. Raises KubeError."""
+    used = await _count_used_resources(client)
+    states = {node["metadata"]["name"]: _read_node_state(node) async for node in client.iter_objects("v1", "Node")}
     if expected is None:
         ours = ((name, state) for name, state in sorted(states.items()) if state.fabric or state.rails)
         return tuple(_summarize_node(name, state, tuple(state.rails), "", used) for name, state in ours)
@@ -99,7 +103,7 @@ async def list_nodes(client: DynamicClient, expected: ExpectedNodes | None) -> t
 
 @dataclass(frozen=True, slots=True)
 class _NodeState:
-    """The fields of a node that are needed, as 12,500 nodes may be read."""
+    """The fields of a Node that are used; the rest is dropped, since there may be 12,500 nodes."""
 
     unready: str
     fabric: str
@@ -107,11 +111,11 @@ class _NodeState:
 
     @property
     def rails(self) -> list[str]:
-        """Our resources, used up or not."""
-        return [name for name in self.quantities if name.startswith(f"{OWN_PREFIX}/rail")]
+        """Names of the resources of rails, including those with quantity 0."""
+        return [name for name in self.quantities if name.startswith(f"{DEFAULT_PREFIX}/rail")]
 
 
-def _read_node(node: Object) -> _NodeState:
+def _read_node_state(node: Object) -> _NodeState:
     names = node.get("status", {}).get("allocatable", {})
     resources = {name: count_allocatable(node, name) for name in names if "/" in name}
     return _NodeState(describe_unready(node), node["metadata"].get("labels", {}).get(FABRIC_LABEL, ""), resources)
@@ -133,10 +137,10 @@ def _summarize_node(
     return NodeSummary(name, wrong, state.fabric, len(counts) - len(lacking), sum(counts.values()), held)
 
 
-async def _count_used(client: DynamicClient) -> Counter[tuple[str, str]]:
-    """Return (node, resource) -> how many its pods hold."""
+async def _count_used_resources(client: DynamicClient) -> Counter[tuple[str, str]]:
+    """Return (node, resource) -> quantity that pods on the node hold. Raises KubeError."""
     counts: Counter[tuple[str, str]] = Counter()
-    async for pod in client.list("v1", "Pod", fields=_NOT_FINISHED):
+    async for pod in client.iter_objects("v1", "Pod", fields=_NOT_FINISHED):
         node = pod.get("spec", {}).get("nodeName", "")
         for name, count in _count_resources(pod).items() if node else ():
             counts[node, name] += count
@@ -144,7 +148,7 @@ async def _count_used(client: DynamicClient) -> Counter[tuple[str, str]]:
 
 
 def _count_resources(pod: Object) -> Counter[str]:
-    """Return extended resources of a pod: the sum of its containers, or an init container that takes more."""
+    """Return a pod's extended resources: the sum over its containers, or the need of an init container if larger."""
     total = Counter[str]()
     for container in pod["spec"].get("containers") or ():
         total.update(_read_limits(container))
@@ -154,43 +158,60 @@ def _count_resources(pod: Object) -> Counter[str]:
 
 
 def _read_limits(container: Object) -> dict[str, int]:
+    """Return the extended resources in a container's limits: name -> quantity."""
     limits = container.get("resources", {}).get("limits") or {}
     return {name: int(count) for name, count in limits.items() if "/" in name and str(count).isdecimal()}
 
 
 async def _read_installation(client: DynamicClient, applyset: ApplySet, steps: Sequence[Step] | None) -> Installation:
-    members = [member async for member in list_members(client, applyset)]
-    record = await read_latest(client, applyset)
-    revision, run = (record.revision, record.run) if record else (0, "")
+    members = [member async for member in iter_members(client, applyset)]
+    record = await read_latest_record(client, applyset)
+    revision, run = (record.revision, record.state) if record else (0, "")
     if steps is None:
-        gates = [await _check(client, until) for until in build_rollout_waits(members)]
+        gates = [await _check_gate(client, until) for until in build_rollout_waits(members)]
         statuses = [status for _, status in gates]
     else:
-        statuses = [status async for status in _check_steps(client, steps)]
-    return Installation(applyset.name, applyset.namespace, len(members), revision, run, tuple(statuses))
+        statuses = [status async for status in _iter_gate_statuses(client, steps)]
+    ending = [status for member in members for status in _describe_ending(member)]
+    return Installation(applyset.name, applyset.namespace, len(members), revision, run, (*ending, *statuses))
 
 
-async def _check_steps(client: DynamicClient, steps: Sequence[Step]) -> AsyncIterator[GateStatus]:
-    """Yield the gates of all steps; absent charts are left out, since the site may not have installed them."""
+def _describe_ending(member: Object) -> Iterator[GateStatus]:
+    """Yield the status of a member that was deleted and is kept by finalizers."""
+    metadata = member["metadata"]
+    if "deletionTimestamp" in metadata:
+        keepers = ", ".join(metadata.get("finalizers") or ()) or "no finalizer"
+        name = f"{member['kind']} {metadata['name']}"
+        missing = f"{name} was deleted at {metadata['deletionTimestamp']} and waits for {keepers}"
+        yield GateStatus(f"{name}: exists", holds=False, missing=(missing,), remedy=_ENDING_REMEDY)
+
+
+async def _iter_gate_statuses(client: DynamicClient, steps: Sequence[Step]) -> AsyncIterator[GateStatus]:
+    """Yield the gates of all steps. Gates of absent charts are skipped: the site may not need them."""
     for step in steps:
-        if isinstance(step, Labelled):
+        if isinstance(step, WaitForLabel):
             yield await _check_labels(client, step)
-        for until in step.until:
-            gate, status = await _check(client, until)
-            if not (isinstance(step, Install) and gate.absent):
+        for until in step.waits:
+            gate, status = await _check_gate(client, until)
+            if not (isinstance(step, InstallChart) and gate.absent):
                 yield status
 
 
-async def _check(client: DynamicClient, until: Until) -> tuple[Gate, GateStatus]:
+async def _check_gate(client: DynamicClient, wait: AnyWait) -> tuple[Gate, GateStatus]:
+    """Return the gate of a wait, and its status; a refused request closes the gate. Raises KubeError."""
     try:
-        gate = await check_gate(client, until)
+        gate = await check_gate(client, wait)
     except ApiRefusedError as error:
         gate = Gate(holds=False, missing=(str(error),), remedy="see what this account may read")
-    return gate, GateStatus(f"{until.resource}: {until.until}", gate.holds, gate.missing, gate.remedy)
+    except (TypeError, ValueError, LookupError, AttributeError) as error:  # one object must not hide the others
+        missing = f"the status of an object is not understood: {error!r}"
+        gate = Gate(holds=False, missing=(missing,), remedy=f"`kubectl get {wait.resource} -o yaml` shows it")
+    return gate, GateStatus(f"{wait.resource}: {wait.condition}", gate.holds, gate.missing, gate.remedy)
 
 
-async def _check_labels(client: DynamicClient, step: Labelled) -> GateStatus:
+async def _check_labels(client: DynamicClient, step: WaitForLabel) -> GateStatus:
+    """Return whether all nodes of a step have the fabric's label. Raises KubeError."""
     count = await count_labelled_nodes(client, step.label)
-    holds = count >= step.nodes
-    missing = () if holds else (f"{count} of {step.nodes} nodes have it",)
-    return GateStatus(f"nodes with label {step.label}", holds, missing, "" if holds else LABELLING)
+    holds = count >= step.node_count
+    missing = () if holds else (f"{count} of {step.node_count} nodes have it",)
+    return GateStatus(f"nodes with label {step.label}", holds, missing, "" if holds else LABEL_REMEDY)

@@ -1,17 +1,15 @@
-"""What a pod must carry to get rails on a stack: a stack says it, workloads put it on pod templates.
+"""The parts of a pod's spec that give it rails. Stacks return them, jobs write them into pod templates.
 
 networks    elements of the annotation k8s.v1.cni.cncf.io/networks, in rail order
 resources   extended resources of the container that uses the GPUs
-claims      dynamic resource allocation: a claim for each template
+claims      resource claims (dynamic resource allocation), one for each ResourceClaimTemplate
 """
-
-from __future__ import annotations
 
 import msgspec
 
 
 class PodNetwork(msgspec.Struct, frozen=True):
-    """One attachment: the network's namespace and name, and the interface's name inside the pod (15 bytes at most)."""
+    """A network that a pod joins: its namespace and name, and the interface's name in the pod (at most 15 bytes)."""
 
     namespace: str
     name: str
@@ -19,14 +17,14 @@ class PodNetwork(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """One ResourceClaimTemplate that a pod names (resource.k8s.io/v1)."""
+    """A resource claim of a pod: its name in the pod, and its ResourceClaimTemplate (resource.k8s.io/v1)."""
 
     name: str
     template: str
 
 
 class Hca(msgspec.Struct, frozen=True):
-    """One RDMA device as NCCL names it: device, port, rail."""
+    """A port of an RDMA device and its rail; as a string in NCCL's notation device:port:rail."""
 
     device: str
     port: int
@@ -37,7 +35,7 @@ class Hca(msgspec.Struct, frozen=True):
 
 
 class HostPath(msgspec.Struct, frozen=True):
-    """A folder or device of the host that the container must see."""
+    """A folder of the host that is mounted in the container at path `mount`."""
 
     name: str
     path: str
@@ -46,22 +44,22 @@ class HostPath(msgspec.Struct, frozen=True):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """What a pod carries on one stack to get all its rails."""
+    """The additions to a pod that give it all its rails on a stack."""
 
     networks: tuple[PodNetwork, ...] = ()
     resources: tuple[tuple[str, int], ...] = ()
-    """Resource name and count, in rail order."""
+    """Names and counts of extended resources, in rail order."""
     claims: tuple[Claim, ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
-    """Other annotations of the pod, such as an injector's or a cloud's."""
+    """Annotations of the pod besides its networks, such as those for a cloud's controllers."""
     hcas: tuple[Hca, ...] = ()
-    """The RDMA devices, where their names inside the pod are known beforehand. VFs' names are not."""
+    """The RDMA devices, if their names in the pod are known before it starts; empty for VFs, whose names are not."""
     env: tuple[tuple[str, str], ...] = ()
-    """Variables that this stack or cloud asks for, or (value empty) whose general value it must not have."""
+    """Environment variables of the stack or cloud. An empty value removes the fabric's variable of that name."""
     host_paths: tuple[HostPath, ...] = ()
     hugepages: tuple[tuple[str, str], ...] = ()
-    """Huge pages that the network library needs: resource name (hugepages-2Mi) and quantity."""
+    """Huge pages for the network library: resource names, such as hugepages-2Mi, and quantities."""
     host_network: bool = False
     privileged: bool = False
     gpu_resource: str | None = "nvidia.com/gpu"
-    """The resource that marks the container which uses GPUs; None where a claim gives them."""
+    """The extended resource by which the container that uses the GPUs is found; None if a claim provides the GPUs."""

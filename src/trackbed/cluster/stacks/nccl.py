@@ -1,96 +1,99 @@
-"""Variables of NCCL and UCX that follow from the plan, and only those: what a library finds by itself is left to it.
+"""Environment variables of NCCL and UCX that follow from the plan. Values that a library detects itself are not set.
 
-NCCL user guide, "Environment variables"; the forms of lists are those that NCCL 2.30 parses. A GID index is never set:
-it differs from pod to pod, and NCCL takes the right one by family and range (since 2.21).
+Source: NCCL user guide, "Environment variables"; lists have the format that NCCL 2.30 parses. No GID index is set, as
+it differs between pods; NCCL selects it by address family and range (since 2.21; in pods of mode macvlan, whose tables
+have gaps, since 2.26.2).
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 
 from trackbed.cluster.stacks.access import Hca
+from trackbed.fabric.model.ranges import V4, V6
 from trackbed.fabric.plan.plan import Plan
 
-PRIMARY = "=eth0"
-"""The pod's primary interface, by its exact name: bootstrap must not die with a rail."""
+PRIMARY_INTERFACE = "=eth0"
+"""NCCL_SOCKET_IFNAME for pods: the primary interface by its exact name, so that bootstrap never uses a rail."""
 
 
-def variables(plan: Plan, hcas: Sequence[Hca], bootstrap: str = PRIMARY) -> dict[str, str]:
-    """Name -> value, in the order in which a person would read them.
+def build_variables(plan: Plan, hcas: Sequence[Hca], socket_ifname: str = PRIMARY_INTERFACE) -> dict[str, str]:
+    """Return all variables of NCCL and UCX, name -> value.
 
-    `hcas` are the RDMA devices as the process sees them, empty where their names are not known beforehand;
-    `bootstrap` is NCCL_SOCKET_IFNAME, see `off_rails` for hosts.
+    `hcas` are the RDMA devices by their names in the process's namespace, empty if these are unknown. `socket_ifname`
+    is the value of NCCL_SOCKET_IFNAME; for hosts use `build_host_socket_ifname`.
     """
     return {
-        **_nccl_devices(hcas),
-        "NCCL_SOCKET_IFNAME": bootstrap,
-        **_cross_rail(plan),
-        **_addresses(plan),
-        **_traffic_class(plan),
-        **_ucx(plan, hcas),
+        **_build_nccl_device_variables(hcas),
+        "NCCL_SOCKET_IFNAME": socket_ifname,
+        **_build_cross_rail_variables(plan),
+        **_build_gid_variables(plan),
+        **_build_traffic_class_variables(plan),
+        **_build_ucx_variables(plan, hcas),
     }
 
 
-def traffic_class(plan: Plan) -> int:
-    """The IP traffic class of RDMA: the DSCP in its upper six bits (RFC 2474), ECN left to the NIC."""
+def compute_traffic_class(plan: Plan) -> int:
+    """Return the IP traffic class of RDMA packets: the DSCP in the upper six bits (RFC 2474); the NIC sets ECN."""
     return plan.common.qos.dscp << 2
 
 
-def off_rails(plan: Plan) -> str:
-    """NCCL_SOCKET_IFNAME on hosts, whose primary interface the plan does not know: none of those that cannot be it."""
+def build_host_socket_ifname(plan: Plan) -> str:
+    """Return NCCL_SOCKET_IFNAME for hosts: all interfaces but rails, lo and docker0.
+
+    The plan does not have the name of the host's primary interface.
+    """
     rails = dict.fromkeys(port.netdev for node in plan.nodes for port in node.ports)
     return "^=" + ",".join(("lo", "docker0", *rails))
 
 
-def hca_variables(hcas: Sequence[Hca]) -> dict[str, str]:
-    """The lists of devices alone, for who knows the devices of one pod."""
-    return _nccl_devices(hcas) | _ucx_devices(hcas)
+def build_hca_variables(hcas: Sequence[Hca]) -> dict[str, str]:
+    """Return the variables that list RDMA devices, for a pod whose device names are known."""
+    return _build_nccl_device_variables(hcas) | _build_ucx_device_variables(hcas)
 
 
-def _nccl_devices(hcas: Sequence[Hca]) -> dict[str, str]:
-    """Exact names (without `=`, rail1 takes rail10 too), each with port and rail: rings then join equal rails only."""
+def _build_nccl_device_variables(hcas: Sequence[Hca]) -> dict[str, str]:
+    """Return NCCL_IB_HCA with exact names, as prefix rail1 would match rail10, and with rails, so rings keep to one."""
     return {"NCCL_IB_HCA": "=" + ",".join(map(str, hcas))} if hcas else {}
 
 
-def _ucx_devices(hcas: Sequence[Hca]) -> dict[str, str]:
+def _build_ucx_device_variables(hcas: Sequence[Hca]) -> dict[str, str]:
     return {"UCX_NET_DEVICES": ",".join(f"{hca.device}:{hca.port}" for hca in hcas)} if hcas else {}
 
 
-def _cross_rail(plan: Plan) -> dict[str, str]:
-    """Isolated rails: rings keep to their rail, and a connection takes the NIC in its peer's subnet."""
+def _build_cross_rail_variables(plan: Plan) -> dict[str, str]:
+    """Return the variables by which NCCL keeps connections within a rail; empty unless rails are isolated."""
     if plan.common.cross_rail != "isolated":
         return {}
-    found = {"NCCL_CROSS_NIC": "0"}
+    variables = {"NCCL_CROSS_NIC": "0"}
     lengths = {rail.v4.prefix for rail in plan.common.rails if rail.v4}
-    if _ethernet(plan) and len(lengths) == 1:
-        found |= {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_SUBNET_PREFIX_LEN": str(lengths.pop())}
-    return found
+    if _is_ethernet(plan) and len(lengths) == 1:
+        variables |= {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_SUBNET_PREFIX_LEN": str(lengths.pop())}
+    return variables
 
 
-def _addresses(plan: Plan) -> dict[str, str]:
-    """By which address the GID is taken; IPv4 where there is any."""
-    if not _ethernet(plan):
+def _build_gid_variables(plan: Plan) -> dict[str, str]:
+    """Return the address family and range by which NCCL selects the GID: IPv4 if planned, else IPv6."""
+    if not _is_ethernet(plan):
         return {}
-    for version, family in ((4, "AF_INET"), (6, "AF_INET6")):
-        if (held := plan.common.get_supernet(version)) is not None:
-            return {"NCCL_IB_ADDR_FAMILY": family, "NCCL_IB_ADDR_RANGE": str(held)}
+    for version, family in ((V4, "AF_INET"), (V6, "AF_INET6")):
+        if (supernet := plan.common.get_supernet(version)) is not None:
+            return {"NCCL_IB_ADDR_FAMILY": family, "NCCL_IB_ADDR_RANGE": str(supernet)}
     return {}
 
 
-def _traffic_class(plan: Plan) -> dict[str, str]:
-    """Without it RoCE rides in class 0, the lossy one. InfiniBand has service levels instead."""
-    return {"NCCL_IB_TC": str(traffic_class(plan))} if _ethernet(plan) else {}
+def _build_traffic_class_variables(plan: Plan) -> dict[str, str]:
+    """Return NCCL_IB_TC, without which RoCE is sent in the lossy traffic class 0; empty on InfiniBand."""
+    return {"NCCL_IB_TC": str(compute_traffic_class(plan))} if _is_ethernet(plan) else {}
 
 
-def _ucx(plan: Plan, hcas: Sequence[Hca]) -> dict[str, str]:
-    """The same for UCX, which else takes peers in other subnets for unreachable."""
-    found = _ucx_devices(hcas)
-    if _ethernet(plan):
-        found["UCX_IB_TRAFFIC_CLASS"] = str(traffic_class(plan))
-        if plan.common.cross_rail == "routed" or plan.common.scheme in {"node-subnet", "point-to-point"}:
-            found["UCX_IB_ROCE_REACHABILITY_MODE"] = "all"
-    return found
+def _build_ucx_variables(plan: Plan, hcas: Sequence[Hca]) -> dict[str, str]:
+    """Return UCX's variables. On routed fabrics reachability is set to all, as UCX otherwise requires one subnet."""
+    variables = _build_ucx_device_variables(hcas)
+    if _is_ethernet(plan):
+        variables["UCX_IB_TRAFFIC_CLASS"] = str(compute_traffic_class(plan))
+        if plan.common.cross_rail == "routed" or plan.common.is_routed:
+            variables["UCX_IB_ROCE_REACHABILITY_MODE"] = "all"
+    return variables
 
 
-def _ethernet(plan: Plan) -> bool:
+def _is_ethernet(plan: Plan) -> bool:
     return plan.common.link_type == "ethernet"

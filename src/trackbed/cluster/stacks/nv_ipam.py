@@ -1,136 +1,146 @@
-"""Pools of NV-IPAM (nv-ipam.nvidia.com/v1alpha1): addresses that each node deals out by itself.
+"""Pools of NV-IPAM (nv-ipam.nvidia.com/v1alpha1), from which each node assigns addresses to its pods.
 
-CIDRPool   a range for each node, cut from a rail's: schemes node-subnet and point-to-point, nodes pinned as planned
-IPPool     blocks of one subnet: scheme shared-subnet; NV-IPAM gives blocks to nodes, ports' addresses are kept out
+CIDRPool   schemes node-subnet and point-to-point: each node has a fixed subnet of the rail's range
+IPPool     scheme shared-subnet: NV-IPAM assigns blocks of one subnet to nodes; addresses of ports are excluded
 
-Both select the fabric's nodes: NV-IPAM would give every other node of the cluster a share too, and take it from one
-that the plan has yet to see.
+Both select the nodes of the fabric. Otherwise NV-IPAM would also assign blocks to all other nodes of the cluster, and
+none might be left for a node that joins the fabric later.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from trackbed.cluster.stacks.groups import node_selector
-from trackbed.cluster.stacks.objects import Manifest, manifest, without_none
-from trackbed.cluster.stacks.size import too_large
+from trackbed.cluster.stacks.groups import build_node_selector
+from trackbed.cluster.stacks.objects import Manifest, build_manifest, drop_none
+from trackbed.cluster.stacks.rails import iter_address_blocks
+from trackbed.cluster.stacks.size import check_object_size
 from trackbed.cluster.stacks.stack import Wait
 from trackbed.fabric.model.problems import Problem
-from trackbed.fabric.model.ranges import format_address
-from trackbed.fabric.plan.plan import AddressPlan, Plan, RailPlan
+from trackbed.fabric.model.ranges import V4, V6, format_address
+from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan, RailPlan
 
 API = "nv-ipam.nvidia.com/v1alpha1"
-STATUS_BYTES = 97
-"""What the controller writes for each node into a pool's status, measured."""
+STATUS_BYTES_PER_NODE = 97
+"""Bytes that NV-IPAM's controller adds to the status of a pool for each node, as measured."""
+
+FIXED_IPV6 = (
+    "one IPv6 address for every pod of a port with ipv6NodePrefix below 127: NV-IPAM deals those of the subnet in turn"
+)
+"""What stacks cannot that give pods a port's subnet (`getIter` of pkg/ipam-node/allocator starts at the last one)."""
+
+DEALT_BLOCKS = (
+    "on scheme shared-subnet with NV-IPAM, the pod addresses that the plan lists: it deals blocks to nodes as they "
+    "come; with gateway first one node has one address fewer"
+)
+"""What stacks cannot whose pools are IPPools: pods get free addresses of the rail, not those planned for the node.
+
+The gateway is in NV-IPAM's first block, where the plan has no pods.
+"""
 
 
-def pools(plan: Plan, namespace: str) -> Iterator[Manifest]:
-    """The pools of all rails, IPv4 first."""
-    for version in (4, 6):
+def build_pools(plan: Plan, namespace: str) -> Iterator[Manifest]:
+    """Yield the pools of all rails in the namespace, those of IPv4 first."""
+    build = _build_ip_pool if plan.common.has_shared_subnets else _build_cidr_pool
+    for version in (V4, V6):
         for rail in plan.common.rails:
-            held = _held(plan, rail.rail, version)
-            if held:
-                make = _ip_pool if plan.common.scheme == "shared-subnet" else _cidr_pool
-                yield make(plan, rail, held, namespace)
+            blocks = list(iter_address_blocks(plan, rail.rail, version))
+            if blocks:
+                yield build(plan, rail, blocks, namespace)
 
 
-def allocated(plan: Plan, namespace: str) -> tuple[Wait, ...]:
-    """Each pool's controller has given some node its share: without it no pod of that rail gets an address."""
-    kind = "ippools" if plan.common.scheme == "shared-subnet" else "cidrpools"
-    names = [pool_name(rail, own) for own in (4, 6) for rail in plan.common.rails if _held(plan, rail.rail, own)]
-    some = "jsonpath={.status.allocations}"
-    return tuple(Wait(f"{kind}.{API.partition('/')[0]}/{name}", some, namespace) for name in names)
+def build_pool_waits(plan: Plan, namespace: str) -> tuple[Wait, ...]:
+    """Return a wait for each pool, until the controller has assigned addresses to a node."""
+    kind = "ippools" if plan.common.has_shared_subnets else "cidrpools"
+    names = [
+        name for version in (V4, V6) for rail in plan.common.rails for name in _list_pool_names(plan, rail, version)
+    ]
+    allocations = "jsonpath={.status.allocations}"
+    return tuple(Wait(f"{kind}.{API.partition('/')[0]}/{name}", allocations, namespace) for name in names)
 
 
-def ipam(plan: Plan, rail: RailPlan) -> dict[str, Any]:
-    """The ipam section of a rail's network: its pool, or its pools of both IP versions."""
-    names = [pool_name(rail, version) for version in (4, 6) if _held(plan, rail.rail, version)]
-    kind = {} if plan.common.scheme == "shared-subnet" else {"poolType": "cidrpool"}
+def build_ipam(plan: Plan, rail: RailPlan) -> dict[str, Any]:
+    """Return the ipam section of a rail's CNI configuration, with the pools of all planned IP versions."""
+    names = [name for version in (V4, V6) for name in _list_pool_names(plan, rail, version)]
+    kind = {} if plan.common.has_shared_subnets else {"poolType": "cidrpool"}
     return {"type": "nv-ipam", "poolName": ",".join(names), **kind}
 
 
-def pool_name(rail: RailPlan, version: int) -> str:
-    """The rail's network name; IPv6 beside it has a name of its own."""
-    return rail.network if version == 4 or rail.v4 is None else f"{rail.network}-ipv6"  # noqa: PLR2004 - an IP version
+def get_pool_name(rail: RailPlan, ip_version: int) -> str:
+    """Return the name of a rail's pool: that of its network, with a suffix for IPv6 if the rail also has IPv4."""
+    return rail.network if ip_version == V4 or rail.v4 is None else f"{rail.network}-ipv6"
 
 
-def refusals(plan: Plan, namespace: str) -> Iterator[Problem]:
-    """Pools without an address for pods, and pools that outgrow etcd once every node has its entry in the status."""
+def find_refusals(plan: Plan, pool_namespace: str) -> Iterator[Problem]:
+    """Yield a problem if the plan has no pod addresses, or for each pool that becomes too large for etcd."""
     shared = plan.common.scheme != "point-to-point"
-    if shared and any(not own.pods_count for own in plan.nodes[0].ports[0].addresses):
-        message = "podAddresses is 0, so no address is left for pods; write how many pods a node may have on a rail"
-        yield Problem("no-pod-addresses", message, ("spec", "addressing", "podAddresses"))
+    if shared and any(not block.pods_count for block in plan.nodes[0].ports[0].addresses):
+        yield Problem(
+            "no-pod-addresses",
+            "podAddresses is 0, so no address is left for pods; write how many pods a node may have on a rail",
+            ("spec", "addressing", "podAddresses"),
+        )
         return
     remedy = "cut the fabric into several with fewer nodes each, or use a stack without pools (native, dranet)"
-    for pool in pools(plan, namespace):
-        if problem := too_large(pool, len(plan.nodes), STATUS_BYTES, remedy):
+    for pool in build_pools(plan, pool_namespace):
+        if problem := check_object_size(pool, len(plan.nodes), STATUS_BYTES_PER_NODE, remedy):
             yield problem
 
 
-def _held(plan: Plan, rail: int, version: int) -> list[tuple[str, AddressPlan]]:
-    """Each node with its addressing on a rail."""
-    found = []
-    for node in plan.nodes:
-        port = node.find_port(rail)
-        own = (port.v4 if version == 4 else port.v6) if port else None  # noqa: PLR2004 - an IP version
-        if own is not None:
-            found.append((node.name, own))
-    return found
+def _list_pool_names(plan: Plan, rail: RailPlan, ip_version: int) -> list[str]:
+    """Return a list of the pool's name, or an empty list if the rail has no addresses of this IP version."""
+    return [get_pool_name(rail, ip_version)] if any(iter_address_blocks(plan, rail.rail, ip_version)) else []
 
 
-def _routes(plan: Plan, rail: RailPlan, own: AddressPlan) -> list[dict[str, str]] | None:
-    """The rail's own range and, where rails are routed to each other, all of them; none without a gateway.
+def _build_pool_routes(plan: Plan, rail: RailPlan, block: AddressPlan) -> list[dict[str, str]] | None:
+    """Return routes to the rail's range and, with routed rails, to all rails; None without a gateway.
 
-    Not the subnet itself: a route to it by the gateway would send neighbours' traffic through the router.
+    There is no route to the subnet itself, as it would send traffic between neighbours through the gateway.
     """
-    if not own.gateway:
+    if not block.gateway:
         return None
-    mine = rail.v4 if own.version == 4 else rail.v6  # noqa: PLR2004 - an IP version
-    beyond = plan.common.get_supernet(own.version) if plan.common.cross_rail == "routed" else None
-    wider = dict.fromkeys(found for found in (mine, beyond) if found and found != own.subnet)
-    return [{"dst": str(found)} for found in wider] or None
+    rail_range = rail.v4 if block.version == V4 else rail.v6
+    supernet = plan.common.get_supernet(block.version) if plan.common.cross_rail == "routed" else None
+    destinations = dict.fromkeys(range_ for range_ in (rail_range, supernet) if range_ and range_ != block.subnet)
+    return [{"dst": str(destination)} for destination in destinations] or None
 
 
-def _cidr_pool(plan: Plan, rail: RailPlan, held: list[tuple[str, AddressPlan]], namespace: str) -> Manifest:
-    sample = held[0][1]
-    version = sample.version
-    spec = without_none(
-        cidr=str(rail.v4 if version == 4 else rail.v6),  # noqa: PLR2004 - an IP version
-        gatewayIndex=sample.gateway - sample.subnet.base,
-        perNodeNetworkPrefix=sample.prefix,
-        perNodeExclusions=_reserved(plan, sample),
-        routes=_routes(plan, rail, sample),
+def _build_cidr_pool(
+    plan: Plan, rail: RailPlan, blocks: list[tuple[NodePlan, AddressPlan]], namespace: str
+) -> Manifest:
+    first = blocks[0][1]
+    version = first.version
+    port_index = first.address - first.subnet.base
+    # With scheme point-to-point the port itself moves into the pod with its address, so none is excluded.
+    exclusions = [{"startIndex": port_index, "endIndex": port_index}]
+    spec = drop_none(
+        cidr=str(rail.v4 if version == V4 else rail.v6),
+        gatewayIndex=first.gateway - first.subnet.base,
+        perNodeNetworkPrefix=first.prefix,
+        perNodeExclusions=None if plan.common.scheme == "point-to-point" else exclusions,
+        routes=_build_pool_routes(plan, rail, first),
         staticAllocations=[
-            {"gateway": format_address(version, own.gateway), "nodeName": name, "prefix": str(own.subnet)}
-            for name, own in held
+            {"gateway": format_address(version, block.gateway), "nodeName": node.name, "prefix": str(block.subnet)}
+            for node, block in blocks
         ],
-        nodeSelector=node_selector(plan),
+        nodeSelector=build_node_selector(plan),
     )
-    return manifest(API, "CIDRPool", pool_name(rail, version), namespace, spec=spec)
+    return build_manifest(API, "CIDRPool", get_pool_name(rail, version), namespace, spec=spec)
 
 
-def _reserved(plan: Plan, own: AddressPlan) -> list[dict[str, int]] | None:
-    """The port's own address, unless the port itself moves into the pod and takes it along."""
-    if plan.common.scheme == "point-to-point":
-        return None
-    index = own.address - own.subnet.base
-    return [{"startIndex": index, "endIndex": index}]
+def _build_ip_pool(plan: Plan, rail: RailPlan, blocks: list[tuple[NodePlan, AddressPlan]], namespace: str) -> Manifest:
+    """Return an IPPool with the planned blocks, except that each starts one address later.
 
-
-def _ip_pool(plan: Plan, rail: RailPlan, held: list[tuple[str, AddressPlan]], namespace: str) -> Manifest:
-    """Blocks of a port and its pods, as planned; a block starts one address later than the plan's.
-
-    NV-IPAM cuts blocks from the first usable address on, so the port of the next block is the last of each: excluded.
+    NV-IPAM divides the subnet from its first usable address. The last address of each block therefore belongs to the
+    port of the next node, and is excluded.
     """
-    own = held[0][1]
-    block = own.pods_count + 1
-    spec = without_none(
-        subnet=str(own.subnet),
-        perNodeBlockSize=block,
-        perNodeExclusions=[{"startIndex": block - 1, "endIndex": block - 1}],
-        gateway=format_address(own.version, own.gateway) if own.gateway else None,
-        routes=_routes(plan, rail, own),
-        nodeSelector=node_selector(plan),
+    first = blocks[0][1]
+    block_size = first.pods_count + 1
+    spec = drop_none(
+        subnet=str(first.subnet),
+        perNodeBlockSize=block_size,
+        perNodeExclusions=[{"startIndex": block_size - 1, "endIndex": block_size - 1}],
+        gateway=format_address(first.version, first.gateway) if first.gateway else None,
+        routes=_build_pool_routes(plan, rail, first),
+        nodeSelector=build_node_selector(plan),
     )
-    return manifest(API, "IPPool", pool_name(rail, own.version), namespace, spec=spec)
+    return build_manifest(API, "IPPool", get_pool_name(rail, first.version), namespace, spec=spec)

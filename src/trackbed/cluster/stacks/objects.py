@@ -1,9 +1,7 @@
-"""Kubernetes objects as plain values, in the order in which a person would write their fields.
+"""Kubernetes objects as plain dicts, with fields in the usual order.
 
-Kinds that several stacks use have a function here; what one stack uses alone stays in that stack's module.
+Objects of kinds that several stacks use are built here, those of a single stack in its module.
 """
-
-from __future__ import annotations
 
 import json
 import re
@@ -11,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 Manifest = dict[str, Any]
-"""One object: apiVersion, kind, metadata, and the kind's own sections."""
+"""A Kubernetes object: apiVersion, kind, metadata, and the sections of its kind, such as spec."""
 
 
-def manifest(  # noqa: PLR0913 - metadata has these parts
+def build_manifest(  # noqa: PLR0913 - metadata has these parts
     api_version: str,
     kind: str,
     name: str,
@@ -24,7 +22,7 @@ def manifest(  # noqa: PLR0913 - metadata has these parts
     labels: Mapping[str, str] | None = None,
     **sections: Any,  # noqa: ANN401 - spec, data, status: every kind has its own shape
 ) -> Manifest:
-    """An object; a cluster-scoped one has no namespace. Sections that are None are left out."""
+    """Return a Kubernetes object; it is cluster-scoped if the namespace is None. Sections that are None are omitted."""
     metadata: dict[str, Any] = {"name": name}
     if namespace is not None:
         metadata["namespace"] = namespace
@@ -36,28 +34,30 @@ def manifest(  # noqa: PLR0913 - metadata has these parts
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **present}
 
 
-def without_none(**fields: Any) -> dict[str, Any]:  # noqa: ANN401 - a field holds anything
-    """The fields that have a value."""
+def drop_none(**fields: Any) -> dict[str, Any]:  # noqa: ANN401 - a field holds anything
+    """Return a dict of the keyword arguments that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def json_text(value: object) -> str:
-    """JSON for a field that holds a configuration as text: whole lines, so that YAML shows it as a block."""
-    return _FLAT_LIST.sub(_on_one_line, json.dumps(value, indent=2)) + "\n"
+def to_json_text(value: object) -> str:
+    """Return indented JSON for a string field; it ends with a newline, so that YAML renders it as a block scalar."""
+    return _FLAT_LIST.sub(_fold_list, json.dumps(value, indent=2)) + "\n"
 
 
 _FLAT_LIST = re.compile(r"\[\n\s+([^\[\]{}]*?)\n\s+\]")
-"""A list of scalars, as json writes it: one a line."""
+"""A list of scalars in indented JSON, with an item on each line."""
 
 
-def _on_one_line(found: re.Match[str]) -> str:
-    return "[" + re.sub(r"\n\s+", " ", found[1]) + "]"
+def _fold_list(match: re.Match[str]) -> str:
+    return "[" + re.sub(r"\n\s+", " ", match[1]) + "]"
 
 
-def network_attachment(name: str, namespace: str, config: Mapping[str, Any], resource: str | None = None) -> Manifest:
-    """A NetworkAttachmentDefinition (Network Plumbing Working Group, multi-network specification 1.3)."""
-    annotations = {"k8s.v1.cni.cncf.io/resourceName": resource} if resource else None
-    spec = {"config": json_text(config)}
-    return manifest(
+def build_network_attachment(
+    name: str, namespace: str, cni_config: Mapping[str, Any], resource_name: str | None = None
+) -> Manifest:
+    """Return a NetworkAttachmentDefinition (Network Plumbing Working Group, specification 1.3)."""
+    annotations = {"k8s.v1.cni.cncf.io/resourceName": resource_name} if resource_name else None
+    spec = {"config": to_json_text(cni_config)}
+    return build_manifest(
         "k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", name, namespace, annotations=annotations, spec=spec
     )

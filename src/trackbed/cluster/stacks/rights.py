@@ -1,24 +1,22 @@
-"""What an account must be allowed so that it may apply a stack: rules of RBAC, from the stack's own objects and gates.
+"""RBAC rules that an account needs to apply a stack, derived from the stack's objects and waits.
 
-Beside them: the ConfigMap that says which objects are the stack's, and what tells why pods are not there. Kinds alone
-are named, not objects: `create` cannot be kept to names, and names follow from the Fabric.
+The rules also cover the ConfigMap that lists the stack's objects, and the pods and events that explain failures.
+They are not limited to names of objects, as RBAC cannot limit `create` to names, and names depend on the Fabric.
 """
 
-from __future__ import annotations
+from collections.abc import Iterable
 
-from collections.abc import Iterable, Iterator
-
-from trackbed.cluster.stacks.install.steps import Apply, Install, Step, steps
-from trackbed.cluster.stacks.objects import Manifest, manifest
-from trackbed.cluster.stacks.stack import Offered, Stack, Until
+from trackbed.cluster.stacks.install.steps import ApplyFile, InstallChart, build_steps
+from trackbed.cluster.stacks.objects import Manifest, build_manifest
+from trackbed.cluster.stacks.stack import AnyWait, ResourceWait, Stack
 from trackbed.fabric.plan.plan import Plan
 
-_Kind = tuple[str, str]
-"""API group, plural."""
+_GroupResource = tuple[str, str]
+"""API group and plural of a kind, as in RBAC rules."""
 
-_WRITES = ("get", "list", "create", "patch", "delete")
-_KEPT = frozenset({("", "namespaces"), ("apiextensions.k8s.io", "customresourcedefinitions")})
-"""Never deleted."""
+_WRITE_VERBS = ("get", "list", "create", "patch", "delete")
+_NEVER_DELETED = frozenset({("", "namespaces"), ("apiextensions.k8s.io", "customresourcedefinitions")})
+"""API groups and plurals of kinds whose objects are never deleted."""
 _PLURALS = {
     "DeviceAttributes": "deviceattributes",
     "NetworkAttachmentDefinition": "network-attachment-definitions",
@@ -31,62 +29,76 @@ _GROUPS = {
     "nodes": "",
     "sriovnetworknodestates": "sriovnetwork.openshift.io",
 }
-"""Groups of kinds that are waited for by their name alone, and that the stack does not write itself."""
+"""Plural -> API group, for kinds that waits name without a group and that the stack itself does not write."""
 
 
-def rights(stack: Stack, plan: Plan) -> list[Manifest]:
-    """Rules of a ClusterRole, those of one verb list and group in one."""
-    all_steps = steps(stack, plan)
-    written = {_kind(one) for step in all_steps if isinstance(step, Apply) for one in step.objects}
-    written.add(("", "configmaps"))
-    read = {_waited(until, written) for until in _untils(all_steps)} | {("", "pods"), ("", "events"), ("", "nodes")}
-    kept = written & _KEPT
-    verbs = ((_WRITES, written - kept), (_WRITES[:-1], kept), (("get", "list"), read - written))
-    return [_rule(group, kinds, allowed) for allowed, kinds in verbs for group in sorted({group for group, _ in kinds})]
+def build_cluster_role_rules(stack: Stack, plan: Plan) -> list[Manifest]:
+    """Return the rules of a ClusterRole that may apply the stack; kinds with the same verbs and group share a rule."""
+    all_steps = build_steps(stack, plan)
+    written_kinds = {
+        _read_group_resource(manifest) for step in all_steps if isinstance(step, ApplyFile) for manifest in step.objects
+    }
+    written_kinds.add(("", "configmaps"))
+    waits = [wait for step in all_steps if not isinstance(step, InstallChart) for wait in step.waits]
+    read_kinds = {_find_awaited_resource(wait, written_kinds) for wait in waits} | {
+        ("", "pods"),
+        ("", "events"),
+        ("", "nodes"),
+    }
+    permanent = written_kinds & _NEVER_DELETED
+    verbs = (
+        (_WRITE_VERBS, written_kinds - permanent),
+        (_WRITE_VERBS[:-1], permanent),
+        (("get", "list"), read_kinds - written_kinds),
+    )
+    return [
+        _build_rule(group, kinds, allowed)
+        for allowed, kinds in verbs
+        for group in sorted({group for group, _ in kinds})
+    ]
 
 
-def role(stack: Stack, plan: Plan, account: str) -> tuple[Manifest, Manifest]:
-    """The ClusterRole, and its binding to a service account, NAMESPACE:NAME."""
+def build_cluster_role(stack: Stack, plan: Plan, service_account: str) -> tuple[Manifest, Manifest]:
+    """Return the ClusterRole of a stack and its binding to a service account, which is given as NAMESPACE:NAME."""
     name, api = f"trackbed-stack-{stack.name}", "rbac.authorization.k8s.io"
-    namespace, _, own = account.partition(":")
-    subject = {"kind": "ServiceAccount", "name": own, "namespace": namespace}
-    of = {"apiGroup": api, "kind": "ClusterRole", "name": name}
+    namespace, _, account_name = service_account.partition(":")
+    subject = {"kind": "ServiceAccount", "name": account_name, "namespace": namespace}
+    role_reference = {"apiGroup": api, "kind": "ClusterRole", "name": name}
     return (
-        manifest(f"{api}/v1", "ClusterRole", name, rules=rights(stack, plan)),
-        manifest(f"{api}/v1", "ClusterRoleBinding", name, roleRef=of, subjects=[subject]),
+        build_manifest(f"{api}/v1", "ClusterRole", name, rules=build_cluster_role_rules(stack, plan)),
+        build_manifest(f"{api}/v1", "ClusterRoleBinding", name, roleRef=role_reference, subjects=[subject]),
     )
 
 
-def plural(kind: str) -> str:
-    """A kind as the API's paths have it."""
+def to_plural(kind: str) -> str:
+    """Return the lower-case plural of a kind, as in API paths."""
     if kind in _PLURALS:
         return _PLURALS[kind]
-    word = kind.lower()
-    if word.endswith("y"):
-        return f"{word[:-1]}ies"
-    return f"{word}es" if word.endswith("s") else f"{word}s"
+    lowered = kind.lower()
+    if lowered.endswith("y"):
+        return f"{lowered[:-1]}ies"
+    return f"{lowered}es" if lowered.endswith("s") else f"{lowered}s"
 
 
-def _rule(group: str, kinds: Iterable[_Kind], verbs: tuple[str, ...]) -> Manifest:
+def _build_rule(api_group: str, kinds: Iterable[_GroupResource], verbs: tuple[str, ...]) -> Manifest:
     return {
-        "apiGroups": [group],
-        "resources": sorted(name for own, name in kinds if own == group),
+        "apiGroups": [api_group],
+        "resources": sorted(name for kind_group, name in kinds if kind_group == api_group),
         "verbs": list(verbs),
     }
 
 
-def _kind(one: Manifest) -> _Kind:
-    return one["apiVersion"].rpartition("/")[0], plural(one["kind"])
+def _read_group_resource(manifest: Manifest) -> _GroupResource:
+    return manifest["apiVersion"].rpartition("/")[0], to_plural(manifest["kind"])
 
 
-def _untils(all_steps: Iterable[Step]) -> Iterator[Until]:
-    return (until for step in all_steps if not isinstance(step, Install) for until in step.until)
+def _find_awaited_resource(wait: AnyWait, written_kinds: Iterable[_GroupResource]) -> _GroupResource:
+    """Return API group and plural of the kind that a wait reads.
 
-
-def _waited(until: Until, written: Iterable[_Kind]) -> _Kind:
-    """The kind that a gate looks at: KIND/NAME, PLURAL, each perhaps with .GROUP."""
-    if isinstance(until, Offered):
+    The resource of a wait begins with KIND/NAME or PLURAL, either optionally with .GROUP after the kind.
+    """
+    if isinstance(wait, ResourceWait):
         return "", "nodes"
-    word, _, group = until.resource.split()[0].partition("/")[0].partition(".")
-    named = word if word.endswith("s") else plural(word)
-    return next((kind for kind in written if kind[1] == named), (group or _GROUPS.get(named, ""), named))
+    kind, _, group = wait.resource.split()[0].partition("/")[0].partition(".")
+    plural = kind if kind.endswith("s") else to_plural(kind)
+    return next((kind for kind in written_kinds if kind[1] == plural), (group or _GROUPS.get(plural, ""), plural))

@@ -1,29 +1,31 @@
-"""Objects that would not fit in etcd: found by arithmetic before anybody applies them.
+"""Check for objects that are too large for etcd, before they are applied.
 
-etcd refuses requests over 1.5 MiB (`--max-request-bytes`, 1572864 by default). A pool that lists nodes grows twice: by
-its entries, and by what its controller writes into its status for each node.
+etcd refuses requests over 1.5 MiB (`--max-request-bytes`, 1572864 by default). An address pool that lists nodes grows
+with each node by an entry, and by the status that its controller writes.
 """
-
-from __future__ import annotations
 
 import msgspec
 
 from trackbed.cluster.stacks.objects import Manifest
 from trackbed.fabric.model.problems import Problem
 
-ETCD_BYTES = 1_572_864
-"""Largest request etcd takes by default."""
+MAX_REQUEST_BYTES = 1_572_864
+"""Size in bytes of the largest request that etcd accepts by default."""
 
 
-def too_large(one: Manifest, entries: int, status_bytes_each: int, remedy: str) -> Problem | None:
-    """A problem when `one`, with a status of so many bytes for each of its entries, would not fit; says what would."""
-    size = len(msgspec.json.encode(one)) + entries * status_bytes_each
-    if size <= ETCD_BYTES:
+def check_object_size(manifest: Manifest, entry_count: int, status_bytes_per_entry: int, remedy: str) -> Problem | None:
+    """Return a problem if an object is too large for etcd with the status of all its entries, else None.
+
+    `remedy` is the end of the message.
+    """
+    size = len(msgspec.json.encode(manifest)) + entry_count * status_bytes_per_entry
+    if size <= MAX_REQUEST_BYTES:
         return None
-    fits = entries * ETCD_BYTES // size
-    kind, name = one["kind"], one["metadata"]["name"]
-    message = (
-        f"{kind} {name!r} with {entries} entries would take {size / 1e6:.1f} MB with its status; etcd takes "
-        f"{ETCD_BYTES / 1e6:.1f} MB, which is {fits} entries: {remedy}"
+    max_entries = entry_count * MAX_REQUEST_BYTES // size
+    kind, name = manifest["kind"], manifest["metadata"]["name"]
+    return Problem(
+        "object-too-large",
+        f"{kind} {name!r} with {entry_count} entries would take {size / 1e6:.1f} MB with its status; etcd takes "
+        f"{MAX_REQUEST_BYTES / 1e6:.1f} MB, which is {max_entries} entries: {remedy}",
+        ("spec", "nodes"),
     )
-    return Problem("object-too-large", message, ("spec", "nodes"))

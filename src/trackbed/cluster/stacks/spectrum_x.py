@@ -1,12 +1,10 @@
-"""`spectrum-x`: Spectrum-X by its own operator: a VF of each rail on an OVS bridge, a routed /31 from NV-IPAM.
+"""`spectrum-x`: NVIDIA's Spectrum-X operator gives each pod a VF of each rail on an OVS bridge, with a routed /31.
 
-One SpectrumXRailPoolConfig says the rails; the operator makes of it what others write by hand: a policy with one VF
-in switchdev mode, an OVS bridge with the port as uplink, the flows, and a network. In the pod the RDMA device is
-called `rdma_<rail>`. The node's one address of a /31 belongs to the pod, so the port on the host must not have it too.
-Follows NVIDIA's Spectrum-X Kubernetes quick start (single plane) and the v1alpha2 API.
+A SpectrumXRailPoolConfig lists the rails. For each rail the operator creates a policy with one VF in switchdev mode, an
+OVS bridge with the port as uplink, the flows, and a network. The RDMA device in the pod is named `rdma_<rail>`. The
+node's only address of a /31 belongs to the pod, so the port on the host must not have it. Follows NVIDIA's Spectrum-X
+Kubernetes quick start (single plane) and the v1alpha2 API.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Iterator
@@ -14,152 +12,182 @@ from typing import Any
 
 from trackbed.cluster.stacks import nv_ipam
 from trackbed.cluster.stacks.access import Access, Hca
-from trackbed.cluster.stacks.groups import selector
+from trackbed.cluster.stacks.groups import get_node_labels
 from trackbed.cluster.stacks.network_operator.policy import (
+    COMPONENT,
     NAMESPACE,
-    READY,
-    image,
-    multus,
-    nic_cluster_policy,
-    operator_chart,
+    POLICY_READY,
+    build_image_fields,
+    build_multus_section,
+    build_nic_cluster_policy,
+    build_nv_ipam_section,
+    build_operator_chart,
 )
-from trackbed.cluster.stacks.objects import Manifest, json_text, manifest
-from trackbed.cluster.stacks.port_names import unlike_names
-from trackbed.cluster.stacks.rails import networks, prefix
+from trackbed.cluster.stacks.objects import Manifest, build_manifest, to_json_text
+from trackbed.cluster.stacks.port_names import check_port_names, find_port_name
+from trackbed.cluster.stacks.rails import build_networks, choose_resource_prefix
+from trackbed.cluster.stacks.releases import choose_release
 from trackbed.cluster.stacks.stack import Chart, Stack, Stage, Wait
+from trackbed.cluster.stacks.traits import Share, Traits, count_multus_writes, share_always
 from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.model.ranges import V4, V6
 from trackbed.fabric.plan.plan import Plan, RailPlan
 
 PREFIX = "nvidia.com"
-_NAME = re.compile(r"[a-z0-9]{1,15}")
-"""A rail's name becomes a resource of the device plugin, which takes no dash, and a VRF's name, of 15 bytes at most."""
+FIRST_VERSION = (26, 4)
+"""The operator's first release with v1alpha2 of the Spectrum-X operator, as (major, minor)."""
+_NETWORK_NAME = re.compile(r"[a-z0-9]{1,15}")
+"""Valid network names: the operator uses them for device plugin resources (no dashes) and VRFs (at most 15 bytes)."""
 
 
-def _charts(plan: Plan) -> tuple[Chart, ...]:
-    """The operator with SR-IOV: it manages the bridges, and leaves firmware to the NIC Configuration Operator."""
+def _build_charts(plan: Plan) -> tuple[Chart, ...]:
+    """Return the Network Operator's chart with the SR-IOV operator, which manages OVS bridges but not firmware."""
     sriov = {
-        "operator": {"resourcePrefix": prefix(plan, PREFIX)},
+        "operator": {"resourcePrefix": choose_resource_prefix(plan, PREFIX)},
         "sriovOperatorConfig": {
             "deploy": True,
+            "configDaemonNodeSelector": get_node_labels(plan),
             "featureGates": {"manageSoftwareBridges": True},
             "disablePlugins": ["mellanox"],
         },
     }
-    return operator_chart(plan, sriovNetworkOperator={"enabled": True}, **{"sriov-network-operator": sriov})
+    return build_operator_chart(plan, sriovNetworkOperator={"enabled": True}, **{"sriov-network-operator": sriov})
 
 
-def _stages(plan: Plan) -> Iterator[Stage]:
-    policy = nic_cluster_policy(
+def _build_stages(plan: Plan) -> Iterator[Stage]:
+    policy = build_nic_cluster_policy(
         plan,
-        nvIpam=image(plan, "nv-ipam") | {"enableWebhook": False},
-        spectrumXOperator=image(plan, "spectrum-x-operator"),
-        secondaryNetwork=multus(plan),
+        nvIpam=build_nv_ipam_section(plan),
+        spectrumXOperator=build_image_fields(plan, "spectrum-x-operator"),
+        secondaryNetwork=build_multus_section(plan),
     )
-    done = Wait(
+    synced = Wait(
         f"spectrumxrailpoolconfig/{plan.common.fabric}", "jsonpath={.status.syncStatus}=Succeeded", NAMESPACE, 7200
     )
-    yield Stage("operator", (policy,), (READY,))
-    yield Stage("pools", nv_ipam.pools(plan, NAMESPACE), nv_ipam.allocated(plan, NAMESPACE))
-    yield Stage("rails", (_rails(plan),), (done,))
+    yield Stage("operator", (policy,), (POLICY_READY,))
+    yield Stage("pools", nv_ipam.build_pools(plan, NAMESPACE), nv_ipam.build_pool_waits(plan, NAMESPACE))
+    yield Stage("rails", (_build_rail_pool_config(plan),), (synced,))
 
 
-def _rails(plan: Plan) -> Manifest:
-    """All rails; the device plugin counts their VFs, since claims are on by default and exclude it."""
+def _build_rail_pool_config(plan: Plan) -> Manifest:
+    """Return the SpectrumXRailPoolConfig of all rails; their VFs are resources of the device plugin, not of DRA."""
     spec = {
         "draEnabled": False,
         "networkNamespace": plan.kubernetes.namespace,
-        "nodeSelector": selector(plan),
+        "nodeSelector": get_node_labels(plan),
         "numVfs": plan.common.vfs,
-        "railTopology": [_topology(plan, rail) for rail in plan.common.rails],
+        "railTopology": [_build_rail_topology(plan, rail) for rail in plan.common.rails],
     }
-    return manifest(
+    return build_manifest(
         "spectrumx.nvidia.com/v1alpha2", "SpectrumXRailPoolConfig", plan.common.fabric, NAMESPACE, spec=spec
     )
 
 
-def _topology(plan: Plan, rail: RailPlan) -> dict[str, Any]:
-    """One rail. Several names in pfNames would mean several planes, not several kinds of node."""
-    ports = (node.find_port(rail.rail) for node in plan.nodes)
-    name = next((port.netdev for port in ports if port is not None), rail.netdev)
+def _build_rail_topology(plan: Plan, rail: RailPlan) -> dict[str, Any]:
+    """Return the entry of a rail in the SpectrumXRailPoolConfig, with a single port, as several would mean planes."""
     return {
         "name": rail.network,
-        "nicSelector": {"pfNames": [name]},
-        **_addresses(plan, rail),
+        "nicSelector": {"pfNames": [find_port_name(plan, rail)]},
+        **_build_pool_reference(plan, rail),
         "mtu": plan.common.mtu_bytes,
     }
 
 
-def _addresses(plan: Plan, rail: RailPlan) -> dict[str, str]:
-    """The rail's pool; pools of both IP versions can only be said as a whole IPAM configuration."""
+def _build_pool_reference(plan: Plan, rail: RailPlan) -> dict[str, str]:
+    """Return the field that names the rail's pool, or with both IP versions a whole IPAM configuration instead."""
     if rail.v4 is None or rail.v6 is None:
-        return {"cidrPoolRef": nv_ipam.pool_name(rail, 6 if rail.v4 is None else 4)}
-    return {"ipam": json_text(nv_ipam.ipam(plan, rail))}
+        return {"cidrPoolRef": nv_ipam.get_pool_name(rail, V6 if rail.v4 is None else V4)}
+    return {"ipam": to_json_text(nv_ipam.build_ipam(plan, rail))}
 
 
-def _access(plan: Plan) -> Access:
-    own, rails = prefix(plan, PREFIX), plan.common.rails
+def _build_access(plan: Plan) -> Access:
+    resource_prefix, rails = choose_resource_prefix(plan, PREFIX), plan.common.rails
     return Access(
-        networks=networks(plan),
-        resources=tuple((f"{own}/{rail.network}", 1) for rail in rails),
+        networks=build_networks(plan),
+        resources=tuple((f"{resource_prefix}/{rail.network}", 1) for rail in rails),
         hcas=tuple(Hca(f"rdma_{rail.network}", 1, rail.rail) for rail in rails),
     )
 
 
-def _refusals(plan: Plan) -> Iterator[Problem]:
-    yield from _fabric(plan)
-    yield from _vfs(plan)
-    yield from _names(plan)
-    yield from unlike_names(plan, "SpectrumXRailPoolConfig")
-    if plan.common.scheme == "point-to-point":
-        yield from nv_ipam.refusals(plan, NAMESPACE)
-
-
-def _fabric(plan: Plan) -> Iterator[Problem]:
-    if plan.common.link_type != "ethernet":
-        message = "Spectrum-X is Ethernet: choose network-operator-ib-sriov for InfiniBand"
-        yield Problem("stack-link-type", message, ("spec", "linkType"))
-    if plan.common.scheme != "point-to-point":
-        message = (
-            f"Spectrum-X routes to the host, scheme {plan.common.scheme} does not: write scheme point-to-point, or "
-            "choose network-operator-sriov"
+def _find_refusals(plan: Plan) -> Iterator[Problem]:
+    operator = choose_release(plan, COMPONENT)
+    if operator.number < FIRST_VERSION:
+        yield Problem(
+            "stack-version",
+            f"{COMPONENT} {operator.version} has no v1alpha2 of SpectrumXRailPoolConfig: take v26.4.0 or newer",
+            ("spec", "kubernetes", "versions"),
         )
-        yield Problem("stack-scheme", message, ("spec", "addressing", "scheme"))
+    yield from _check_fabric_settings(plan)
+    yield from _check_vfs(plan)
+    yield from _check_network_names(plan)
+    yield from check_port_names(plan, "SpectrumXRailPoolConfig")
+    if plan.common.scheme == "point-to-point":
+        yield from nv_ipam.find_refusals(plan, NAMESPACE)
+
+
+def _check_fabric_settings(plan: Plan) -> Iterator[Problem]:
+    if plan.common.link_type != "ethernet":
+        yield Problem(
+            "stack-link-type",
+            "Spectrum-X is Ethernet: choose network-operator-ib-sriov for InfiniBand",
+            ("spec", "linkType"),
+        )
+    if plan.common.scheme != "point-to-point":
+        yield Problem(
+            "stack-scheme",
+            f"Spectrum-X routes to the host, scheme {plan.common.scheme} does not: write scheme point-to-point, or "
+            "choose network-operator-sriov",
+            ("spec", "addressing", "scheme"),
+        )
     if plan.common.rdma_mode != "exclusive":
-        message = "the operator sets RDMA namespace mode exclusive: leave out rdma.namespaceMode"
-        yield Problem("stack-rdma-mode", message, ("spec", "rdma", "namespaceMode"))
+        yield Problem(
+            "stack-rdma-mode",
+            "the operator sets RDMA namespace mode exclusive: leave out rdma.namespaceMode",
+            ("spec", "rdma", "namespaceMode"),
+        )
 
 
-def _vfs(plan: Plan) -> Iterator[Problem]:
+def _check_vfs(plan: Plan) -> Iterator[Problem]:
     path = ("spec", "vfs", "count")
     if not plan.common.vfs:
         yield Problem("stack-needs-vfs", "Spectrum-X gives pods a VF of each rail: write vfs.count 1", path)
     elif plan.common.vfs > 1:
-        message = (
+        yield Problem(
+            "stack-vf-count",
             f"a /31 has one address for pods, {plan.common.vfs} VFs would wait for it, and Spectrum-X profiles of "
-            "NICs want one VF: write vfs.count 1"
+            "NICs want one VF: write vfs.count 1",
+            path,
         )
-        yield Problem("stack-vf-count", message, path)
     if plan.common.vf_mtu_bytes != plan.common.mtu_bytes:
-        message = (
+        yield Problem(
+            "stack-vf-mtu",
             f"the operator gives VF and port one MTU, here are {plan.common.vf_mtu_bytes} and {plan.common.mtu_bytes}: "
-            "leave out vfs.mtu"
+            "leave out vfs.mtu",
+            ("spec", "vfs", "mtu"),
         )
-        yield Problem("stack-vf-mtu", message, ("spec", "vfs", "mtu"))
 
 
-def _names(plan: Plan) -> Iterator[Problem]:
-    wrong = [rail.network for rail in plan.common.rails if not _NAME.fullmatch(rail.network)]
-    if wrong:
-        message = (
-            f"the operator makes of a rail's name a resource and a VRF, and {wrong[0]!r} cannot be both: write "
-            "names.network with lower case letters and digits, 15 at most, for example rail{rail}"
+def _check_network_names(plan: Plan) -> Iterator[Problem]:
+    invalid = [rail.network for rail in plan.common.rails if not _NETWORK_NAME.fullmatch(rail.network)]
+    if invalid:
+        yield Problem(
+            "stack-network-name",
+            f"the operator makes of a rail's name a resource and a VRF, and {invalid[0]!r} cannot be both: write "
+            "names.network with lower case letters and digits, 15 at most, for example rail{rail}",
+            ("spec", "names", "network"),
         )
-        yield Problem("stack-network-name", message, ("spec", "names", "network"))
 
 
 STACK = Stack(
     name="spectrum-x",
     title="NVIDIA's Spectrum-X operator: a VF of each rail on an OVS bridge, its /31 of the routed fabric from NV-IPAM",
+    traits=Traits(
+        share_always(Share.VF),
+        "released",
+        "NVIDIA's product, generally available since Network Operator 26.1",
+        count_multus_writes,
+        operators=("OVS-DOCA on the hosts",),
+    ),
     needs=(
         "NVIDIA Network Operator 26.4",
         "OVS-DOCA on the hosts",
@@ -168,11 +196,13 @@ STACK = Stack(
     ),
     cannot=(
         "more than one pod a node on a rail",
+        nv_ipam.FIXED_IPV6,
         "several planes a rail",
         "InfiniBand",
     ),
-    charts=_charts,
-    stages=_stages,
-    access=_access,
-    refusals=_refusals,
+    charts=_build_charts,
+    stages=_build_stages,
+    access=_build_access,
+    refusals=_find_refusals,
+    deploys_driver=True,
 )

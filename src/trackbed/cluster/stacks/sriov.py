@@ -1,16 +1,16 @@
-"""Objects of the SR-IOV network operator (sriovnetwork.openshift.io/v1), whoever installs it.
+"""Objects of the SR-IOV network operator (sriovnetwork.openshift.io/v1), for all stacks that use it.
 
-SriovNetworkNodePolicy    which ports get VFs, how many, and the resource they count as
+SriovNetworkNodePolicy    the ports that get VFs, the number of VFs, and the resource that counts them
 SriovNetworkPoolConfig    the RDMA namespace mode of the nodes, and how many are drained and rebooted at once
-SriovNetwork              a rail's network on Ethernet; the operator makes the NetworkAttachmentDefinition
-SriovIBNetwork            the same on InfiniBand
+SriovNetwork              the network of a rail on Ethernet; the operator creates the NetworkAttachmentDefinition
+SriovIBNetwork            the network of a rail on InfiniBand
 
-Policies select ports by the planned name. Without the rdma CNI in exclusive mode a pod would see its VF and no RDMA
-device; without source routing answers to another rail would leave by the first rail.
+Policies select ports by their planned names. In RDMA namespace mode exclusive the rdma CNI plugin moves the RDMA device
+into the pod. Between routed rails the sbr CNI plugin adds source routing, as replies would otherwise leave by the first
+rail.
+
 Follows the operator's CRDs, its webhook (pkg/webhook/validate.go) and the Network Operator's deployment guide.
 """
-
-from __future__ import annotations
 
 import json
 from collections.abc import Iterator
@@ -18,55 +18,78 @@ from typing import Any
 
 from trackbed.cluster.stacks import pod_ipam
 from trackbed.cluster.stacks.access import Access
-from trackbed.cluster.stacks.groups import Group, groups, selector
-from trackbed.cluster.stacks.objects import Manifest, manifest, without_none
-from trackbed.cluster.stacks.rails import networks, resource, resources, short_resource
+from trackbed.cluster.stacks.groups import HardwareGroup, get_node_labels, group_nodes
+from trackbed.cluster.stacks.objects import Manifest, build_manifest, drop_none
+from trackbed.cluster.stacks.rails import build_networks, build_resources, get_resource_name, get_short_resource_name
 from trackbed.cluster.stacks.stack import Stage, Wait
 from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.plan.plan import Plan, RailPlan
 
 API = "sriovnetwork.openshift.io/v1"
-MAX_VFS, MAX_IB_VFS = 128, 16
-"""VFs a port: what the operator's webhook takes of NVIDIA NICs; on InfiniBand the Network Operator's limit (25.1)."""
-SYSCTLS = {"rp_filter": "2", "arp_ignore": "1", "arp_announce": "2"}
-"""net.ipv4.conf of each rail in a pod: loose reverse path check, no ARP in the name of another rail."""
+MAX_VFS = 128
+"""Largest number of VFs of an Ethernet port: the limit of the operator's webhook for NVIDIA NICs."""
+MAX_IB_VFS = 16
+"""Largest number of VFs of an InfiniBand port: the limit of Network Operator 25.1."""
+POD_SYSCTLS = {"rp_filter": "2", "arp_ignore": "1", "arp_announce": "2"}
+"""net.ipv4.conf of each rail in a pod: loose reverse path filter, no ARP replies for another rail's address."""
 READY_SECONDS = 7200
-"""Ten rounds of draining and rebooting nodes with slow firmware."""
+"""Timeout for ten rounds of draining and rebooting nodes with slow firmware."""
 
 
-def stages(plan: Plan, namespace: str, pools: str, prefix: str) -> Iterator[Stage]:
-    """VFs, address pools, networks. `namespace` is the operator's, `pools` NV-IPAM's, `prefix` the resources' own."""
-    yield Stage("virtual functions", _functions(plan, namespace), tuple(_ready(plan, namespace, prefix)))
-    yield from pod_ipam.pool_stages(plan, pools)
-    yield Stage("networks", (network(plan, rail, namespace) for rail in plan.common.rails))
+def build_stages(plan: Plan, operator_namespace: str, pool_namespace: str, resource_prefix: str) -> Iterator[Stage]:
+    """Yield the stages for VFs, address pools and networks, which follow `build_pool_config`.
+
+    `pool_namespace` is that of NV-IPAM's pools, `resource_prefix` the operator's default prefix of resource names.
+    """
+    yield Stage(
+        "virtual functions",
+        _build_vf_objects(plan, operator_namespace),
+        tuple(_build_vf_waits(plan, operator_namespace, resource_prefix)),
+    )
+    yield from pod_ipam.build_pool_stages(plan, pool_namespace)
+    yield Stage("networks", (_build_network(plan, rail, operator_namespace) for rail in plan.common.rails))
 
 
-def access(plan: Plan, prefix: str) -> Access:
-    """Networks and resources; the RDMA devices of VFs have names that nobody knows beforehand."""
-    return Access(networks=networks(plan), resources=resources(plan, prefix))
+def build_access(plan: Plan, resource_prefix: str) -> Access:
+    """Return the access of pods to VFs: networks and resources, without RDMA devices, as their names are unknown."""
+    return Access(networks=build_networks(plan), resources=build_resources(plan, resource_prefix))
 
 
-def network(plan: Plan, rail: RailPlan, namespace: str) -> Manifest:
-    """A rail's network, of the link's kind."""
-    return (_ethernet if plan.common.link_type == "ethernet" else _infiniband)(plan, rail, namespace)
+def find_warnings(plan: Plan, stack: str) -> Iterator[Problem]:
+    """Yield a problem if hosts were not planned for the operator, which reboots one whose kernel line lacks the mode.
+
+    Its daemon sets kernel arguments by grubby or rpm-ostree. Where a host has neither, as on Debian and Ubuntu, it
+    drains and reboots the node again and again (syncDesiredKernelArgs of pkg/plugins/generic, v1.6.0).
+    """
+    if not plan.common.rdma_mode_on_cmdline:
+        yield Problem(
+            "sriov-operator-reboots",
+            "the SR-IOV operator reboots hosts without grubby until their kernel line names the RDMA mode: write "
+            f"kubernetes.stack {stack}, and run `trackbed apply` on the hosts before this",
+            ("spec", "kubernetes", "stack"),
+            severity="warning",
+        )
 
 
-def refusals(plan: Plan, pools: str) -> Iterator[Problem]:
-    """Plans that VFs cannot carry; `pools` is the namespace of NV-IPAM's pools."""
-    yield from _vfs(plan)
+def find_refusals(plan: Plan, pool_namespace: str) -> Iterator[Problem]:
+    """Yield a problem if VFs cannot implement the plan; `pool_namespace` is the namespace of NV-IPAM's pools."""
+    yield from _check_vf_count(plan)
     message = (
         "a /31 has no address besides the port's and its leaf's, so none is left for a VF: write scheme "
         "node-subnet or shared-subnet, or take network-operator-hostdevice, which moves the port itself"
     )
     problem = find_scheme_problem(plan, message)
-    yield from (problem,) if problem else pod_ipam.refusals(plan, pools)
+    yield from (problem,) if problem else pod_ipam.find_refusals(plan, pool_namespace)
 
 
-def find_scheme_problem(plan: Plan, point_to_point: str) -> Problem | None:
-    """Return why the addressing scheme has no address for VFs; `point_to_point` is the message for that scheme."""
+def find_scheme_problem(plan: Plan, point_to_point_message: str) -> Problem | None:
+    """Return a problem if the addressing scheme has no addresses for VFs, else None.
+
+    `point_to_point_message` is the message for scheme point-to-point.
+    """
     link, scheme, message = plan.common.link_type, plan.common.scheme, None
     if scheme == "point-to-point":
-        message = point_to_point
+        message = point_to_point_message
     elif scheme == "none" and link == "ethernet":
         message = "RoCE needs IP addresses and scheme none plans none: write scheme shared-subnet or node-subnet"
     elif scheme == "node-subnet" and link == "infiniband":
@@ -77,50 +100,69 @@ def find_scheme_problem(plan: Plan, point_to_point: str) -> Problem | None:
     return Problem("stack-scheme", message, ("spec", "addressing", "scheme")) if message else None
 
 
-def _vfs(plan: Plan) -> Iterator[Problem]:
-    where, link = ("spec", "vfs", "count"), plan.common.link_type
+def _check_vf_count(plan: Plan) -> Iterator[Problem]:
+    path, link = ("spec", "vfs", "count"), plan.common.link_type
     limit = MAX_VFS if link == "ethernet" else MAX_IB_VFS
     if not plan.common.vfs:
         message = "pods get virtual functions on this stack, and vfs.count is 0: write how many a port shall have"
-        yield Problem("stack-needs-vfs", f"{message}, for example 8", where)
+        yield Problem("stack-needs-vfs", f"{message}, for example 8", path)
     elif plan.common.vfs > limit:
-        message = (
-            f"{plan.common.vfs} VFs a port; the operator and the NICs take {limit} on {link}: write {limit} or less"
+        yield Problem(
+            "stack-too-many-vfs",
+            f"{plan.common.vfs} VFs a port; the operator and the NICs take {limit} on {link}: write {limit} or less",
+            path,
         )
-        yield Problem("stack-too-many-vfs", message, where)
 
 
-def _functions(plan: Plan, namespace: str) -> Iterator[Manifest]:
-    yield _pool_config(plan, namespace)
-    found = groups(plan)
+def _build_vf_objects(plan: Plan, namespace: str) -> Iterator[Manifest]:
+    node_groups = group_nodes(plan)
     for rail in plan.common.rails:
-        ports = [(group, port.netdev) for group in found for port in group.ports if port.rail == rail.rail]
-        yield from _policies(plan, rail, namespace, ports)
+        ports = [(group, port.netdev) for group in node_groups for port in group.ports if port.rail == rail.rail]
+        yield from _build_node_policies(plan, rail, namespace, ports)
 
 
-def _pool_config(plan: Plan, namespace: str) -> Manifest:
-    """A tenth of the nodes at once: an integer, since a percentage of few nodes rounds down to none."""
+def build_mode_stage(plan: Plan, namespace: str) -> Stage:
+    """Return the stage with the SriovNetworkPoolConfig, for an operator whose chart has started its daemons.
+
+    The operator describes a node as soon as that has the fabric's label. It describes a node that is in no pool yet
+    without a mode, and the daemon that reads this reboots the node (syncAllSriovNetworkNodeStates, v1.6.0).
+    """
+    return Stage("RDMA mode", (build_pool_config(plan, namespace),), before_labels=True)
+
+
+def build_pool_config(plan: Plan, namespace: str, *, names_rdma_mode: bool = True) -> Manifest:
+    """Return the SriovNetworkPoolConfig: the RDMA mode, and the limit of a roll-out, a tenth of the nodes at once.
+
+    The limit is a number, as a percentage could be rounded down to 0. Apply this object before the operator's daemons
+    run: without a mode they remove ib_core.netns_mode from the kernel's command line, and reboot the node. Operators
+    before 1.5 have no field for it.
+    """
     spec = {
         "maxUnavailable": max(1, plan.common.nodes // 10),
-        "nodeSelector": {"matchLabels": selector(plan)},
-        "rdmaMode": plan.common.rdma_mode,
+        "nodeSelector": {"matchLabels": get_node_labels(plan)},
+        **({"rdmaMode": plan.common.rdma_mode} if names_rdma_mode else {}),
     }
-    return manifest(API, "SriovNetworkPoolConfig", plan.common.fabric, namespace, spec=spec)
+    return build_manifest(API, "SriovNetworkPoolConfig", plan.common.fabric, namespace, spec=spec)
 
 
-def _policies(plan: Plan, rail: RailPlan, namespace: str, ports: list[tuple[Group, str]]) -> Iterator[Manifest]:
-    """One policy where all nodes call the rail's port alike, else one for each group of nodes."""
-    alike = len({netdev for _, netdev in ports}) == 1
-    for group, netdev in ports[:1] if alike else ports:
-        name = rail.network if alike else f"{rail.network}-g{group.index}"
-        spec = _policy(plan, rail, netdev, selector(plan) if alike else group.selector)
-        yield manifest(API, "SriovNetworkNodePolicy", name, namespace, spec=spec)
+def _build_node_policies(
+    plan: Plan, rail: RailPlan, namespace: str, ports_by_group: list[tuple[HardwareGroup, str]]
+) -> Iterator[Manifest]:
+    """Yield one SriovNetworkNodePolicy if the rail's port has one name on all nodes, else one for each group of nodes.
+
+    `ports_by_group` are the groups with the rail and their port names.
+    """
+    uniform = len({netdev for _, netdev in ports_by_group}) == 1
+    for group, netdev in ports_by_group[:1] if uniform else ports_by_group:
+        name = rail.network if uniform else f"{rail.network}-g{group.index}"
+        spec = _build_policy_spec(plan, rail, netdev, get_node_labels(plan) if uniform else group.node_labels)
+        yield build_manifest(API, "SriovNetworkNodePolicy", name, namespace, spec=spec)
 
 
-def _policy(plan: Plan, rail: RailPlan, netdev: str, nodes: dict[str, str]) -> dict[str, Any]:
+def _build_policy_spec(plan: Plan, rail: RailPlan, netdev: str, node_labels: dict[str, str]) -> dict[str, Any]:
     return {
-        "resourceName": short_resource(rail),
-        "nodeSelector": nodes,
+        "resourceName": get_short_resource_name(rail),
+        "nodeSelector": node_labels,
         "nicSelector": {"pfNames": [netdev]},
         "numVfs": plan.common.vfs,
         "mtu": plan.common.vf_mtu_bytes,
@@ -130,51 +172,49 @@ def _policy(plan: Plan, rail: RailPlan, netdev: str, nodes: dict[str, str]) -> d
     }
 
 
-def _ready(plan: Plan, namespace: str, prefix: str) -> Iterator[Wait]:
-    """All nodes configured; and their VFs counted, since a state read too early still tells of the time before."""
+def _build_vf_waits(plan: Plan, namespace: str, resource_prefix: str) -> Iterator[Wait]:
+    """Yield waits for the operator's sync status of all nodes, and for their VFs, as the status may first be stale."""
     yield Wait("sriovnetworknodestates --all", "jsonpath={.status.syncStatus}=Succeeded", namespace, READY_SECONDS)
-    nodes = "nodes --selector=" + ",".join(f"{key}={value}" for key, value in selector(plan).items())
-    if all(len(group.ports) == len(plan.common.rails) for group in groups(plan)):
+    nodes = "nodes --selector=" + ",".join(f"{key}={value}" for key, value in get_node_labels(plan).items())
+    if all(len(group.ports) == len(plan.common.rails) for group in group_nodes(plan)):
         for rail in plan.common.rails:
-            path = resource(rail, prefix).replace(".", "\\.")
+            path = get_resource_name(rail, resource_prefix).replace(".", "\\.")
             yield Wait(nodes, f"jsonpath={{.status.allocatable.{path}}}={plan.common.vfs}", None, READY_SECONDS)
 
 
-def _ethernet(plan: Plan, rail: RailPlan, namespace: str) -> Manifest:
-    spec = without_none(
+def _build_network(plan: Plan, rail: RailPlan, namespace: str) -> Manifest:
+    is_ethernet = plan.common.link_type == "ethernet"
+    spec = drop_none(
         networkNamespace=plan.kubernetes.namespace,
-        resourceName=short_resource(rail),
-        ipam=pod_ipam.section_text(plan, rail),
-        linkState="auto",
-        spoofChk="on" if plan.common.vf_spoof_check else "off",
-        trust="on" if plan.common.vf_trust else "off",
-        metaPlugins=_meta_plugins(plan),
+        resourceName=get_short_resource_name(rail),
+        ipam=pod_ipam.render_ipam(plan, rail),
+        # In state auto, the default, the link of an InfiniBand VF would stay down. On Ethernet nothing is written:
+        # plugin sriov sets what is written (sriov.go, ApplyVFConfig), and a driver without this setting, such as igb,
+        # then refuses each pod.
+        linkState=None if is_ethernet else "enable",
+        spoofChk=to_on_off(enabled=plan.common.vf_spoof_check) if is_ethernet else None,
+        trust=to_on_off(enabled=plan.common.vf_trust) if is_ethernet else None,
+        metaPlugins=_render_meta_plugins(plan),
     )
-    return manifest(API, "SriovNetwork", rail.network, namespace, spec=spec)
+    kind = "SriovNetwork" if is_ethernet else "SriovIBNetwork"
+    return build_manifest(API, kind, rail.network, namespace, spec=spec)
 
 
-def _infiniband(plan: Plan, rail: RailPlan, namespace: str) -> Manifest:
-    """A VF's link stays down until its policy says otherwise, hence enable."""
-    spec = without_none(
-        networkNamespace=plan.kubernetes.namespace,
-        resourceName=short_resource(rail),
-        ipam=pod_ipam.section_text(plan, rail),
-        linkState="enable",
-        metaPlugins=_meta_plugins(plan),
-    )
-    return manifest(API, "SriovIBNetwork", rail.network, namespace, spec=spec)
+def to_on_off(*, enabled: bool) -> str:
+    """Return "on" or "off", as in `ip link`."""
+    return "on" if enabled else "off"
 
 
-def _meta_plugins(plan: Plan) -> str | None:
-    """CNI plugins chained after the VF's, as the operator takes them: objects with commas between."""
-    found = list(_chained(plan))
-    return ",\n".join(map(json.dumps, found)) + "\n" if found else None
+def _render_meta_plugins(plan: Plan) -> str | None:
+    """Return the CNI plugins that run after sriov, as JSON objects separated by commas; None if there are none."""
+    plugins = list(_iter_meta_plugins(plan))
+    return ",\n".join(map(json.dumps, plugins)) + "\n" if plugins else None
 
 
-def _chained(plan: Plan) -> Iterator[dict[str, Any]]:
+def _iter_meta_plugins(plan: Plan) -> Iterator[dict[str, Any]]:
     if plan.common.rdma_mode == "exclusive":
         yield {"type": "rdma"}
     if plan.common.link_type == "ethernet":
-        yield {"type": "tuning", "sysctl": {f"net.ipv4.conf.IFNAME.{key}": value for key, value in SYSCTLS.items()}}
+        yield {"type": "tuning", "sysctl": {f"net.ipv4.conf.IFNAME.{key}": value for key, value in POD_SYSCTLS.items()}}
     if plan.common.cross_rail == "routed":
         yield {"type": "sbr"}

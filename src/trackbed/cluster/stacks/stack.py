@@ -1,13 +1,12 @@
-"""A stack: one way of giving NICs to pods, as a value of plain functions of the Plan.
+"""A stack: a way of giving NICs to pods, as a record of pure functions of the Plan.
 
 charts      Helm releases to install first, in order
-stages      objects to apply, in order, with what must hold before the next stage
-access      what a pod must carry to get its rails
-files       text files, for ways without Kubernetes
-refusals    why this plan cannot be had on this stack; nothing else is called when there are any
+stages      objects to apply, in order; after each stage its conditions are waited for
+access      the additions to a pod that give it rails
+files       text files, for stacks without Kubernetes
+warnings    what must be done first, or nothing comes up
+refusals    reasons why the plan cannot be implemented; if there are any, no other function is called
 """
-
-from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -16,123 +15,122 @@ from typing import Any
 
 from trackbed.cluster.stacks.access import Access
 from trackbed.cluster.stacks.objects import Manifest
+from trackbed.cluster.stacks.traits import Traits
 from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.plan.plan import Plan
 
 ROLLED_OUT = "rolled-out"
-"""What a DaemonSet is waited for: it has no condition, and `kubectl wait` compares no two fields."""
+"""Condition of a DaemonSet whose pods are all updated and ready, for which there is no status condition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One condition in the words of `kubectl wait`: `--for=FOR RESOURCE`, in a namespace unless cluster-scoped.
+    """A condition as in `kubectl wait --for=CONDITION RESOURCE`, in a namespace unless cluster-scoped.
 
-    FOR is `condition=TYPE`, `jsonpath={PATH}=VALUE`, `jsonpath={PATH}` (anything is there), or ROLLED_OUT, which is
-    what `kubectl rollout status` waits for.
+    CONDITION is `condition=TYPE`, `jsonpath={PATH}=VALUE`, `jsonpath={PATH}` (any value), or ROLLED_OUT, for which
+    `kubectl rollout status` is used.
     """
 
     resource: str
-    until: str
+    condition: str
     namespace: str | None = None
     timeout_seconds: int = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
-    """Resources that nodes must have to give: one question for all nodes, as one for each of 12,500 takes hours."""
+class ResourceWait:
+    """A wait until nodes offer resources. One request covers all nodes, as 12,500 single requests would take hours."""
 
-    nodes: tuple[tuple[str, tuple[str, ...]], ...]
-    """Name -> resources."""
+    resources_by_node: tuple[tuple[str, tuple[str, ...]], ...]
+    """Node names, each with the names of the resources that the node must offer."""
     timeout_seconds: int = 600
 
     @property
-    def asked(self) -> dict[tuple[str, ...], int]:
-        """Resources that some nodes must have together -> how many must have them all; one entry if nodes are alike."""
-        alike = Counter(names for _, names in self.nodes)
-        return {names: sum(alike[more] for more in alike if set(names) <= set(more)) for names in alike}
+    def required_counts(self) -> dict[tuple[str, ...], int]:
+        """Names of resources -> number of nodes that must offer all of them; one entry if all nodes are alike."""
+        counts = Counter(names for _, names in self.resources_by_node)
+        return {names: sum(counts[other] for other in counts if set(names) <= set(other)) for names in counts}
 
     @property
     def resource(self) -> str:
-        """What is waited for, as in a Wait."""
-        return f"{len(self.nodes)} nodes"
+        """The nodes, for messages; corresponds to `Wait.resource`."""
+        return f"{len(self.resources_by_node)} nodes"
 
     @property
-    def until(self) -> str:
-        """What it must come to, as in a Wait."""
-        return f"allocatable {', '.join(dict.fromkeys(name for names in self.asked for name in names))}"
+    def condition(self) -> str:
+        """The resources, for messages; corresponds to `Wait.condition`."""
+        return f"allocatable {', '.join(dict.fromkeys(name for names in self.required_counts for name in names))}"
 
 
-Until = Wait | Offered
-"""What must hold before the next step."""
+AnyWait = Wait | ResourceWait
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Objects that may be applied together; `objects` may be read once only, so that 100,000 need no memory."""
+    """Objects that may be applied together; `objects` may be an iterator, so that 100,000 need little memory."""
 
     name: str
     objects: Iterable[Manifest]
-    until: tuple[Until, ...] = ()
+    waits: tuple[AnyWait, ...] = ()
+    before_labels: bool = False
+    """Whether it precedes the nodes' labels, by which the daemons of a chart that is already installed choose nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A Helm release: a component of the release catalogue, where it goes, and its values."""
+    """A Helm release to install: a component of the release catalogue, its namespace and its values."""
 
     component: str
     namespace: str
     values: dict[str, Any] = field(default_factory=dict)
-    until: tuple[Until, ...] = ()
+    waits: tuple[AnyWait, ...] = ()
 
 
-def _nothing(_: Plan) -> tuple[()]:
+def _return_nothing(_: Plan) -> tuple[()]:
     return ()
-
-
-def _no_access(_: Plan) -> Access:
-    return Access()
-
-
-def _no_files(_: Plan) -> dict[str, str]:
-    return {}
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """One way of giving NICs to pods."""
+    """A way of giving NICs to pods."""
 
     name: str
     title: str
-    """One line: what attaches what to a pod."""
+    """One line: what attaches which interfaces to pods."""
+    traits: Traits
+    """The facts by which a person chooses a stack."""
     needs: tuple[str, ...]
-    """What must be there: operators, plugins, versions, hardware."""
+    """Prerequisites: operators, plugins, versions, hardware."""
     cannot: tuple[str, ...]
-    """What this stack is unable to do."""
-    stages: Callable[[Plan], Iterable[Stage]] = _nothing
-    access: Callable[[Plan], Access] = _no_access
-    charts: Callable[[Plan], tuple[Chart, ...]] = _nothing
-    files: Callable[[Plan], dict[str, str]] = _no_files
-    """Name -> text."""
-    refusals: Callable[[Plan], Iterable[Problem]] = _nothing
+    """Limitations."""
+    stages: Callable[[Plan], Iterable[Stage]] = _return_nothing
+    access: Callable[[Plan], Access] = lambda _: Access()
+    charts: Callable[[Plan], tuple[Chart, ...]] = _return_nothing
+    files: Callable[[Plan], dict[str, str]] = lambda _: {}
+    """File name -> text."""
+    refusals: Callable[[Plan], Iterable[Problem]] = _return_nothing
+    warnings: Callable[[Plan], Iterable[Problem]] = _return_nothing
+    """What whoever rolls the stack out has to know."""
     ports_on_host: bool = True
-    """Whether ports always stand on the host under their planned names, so that their presence can select nodes."""
+    """Whether ports always stay on the host under their planned names, so that node labels can depend on them."""
     platform_operators: bool = False
-    """Whether the platform brings the operators: no Helm chart, and no file for kubelet or runtime, is ours then."""
-
+    """Whether the platform installs operators; then no charts and no files for kubelet and containerd are rendered."""
+    deploys_driver: bool = False
+    """Whether the stack deploys NVIDIA's driver container for a plan with `driver: container`."""
     needs_labels: bool = True
-    """Whether nodes must carry the fabric's label; not where asking for rails finds the nodes that have them."""
+    """Whether nodes need the fabric's label; false if the resources of rails are enough to select nodes."""
 
     @property
     def has_objects(self) -> bool:
-        """Whether it puts anything into the cluster."""
-        return self.stages is not _nothing
+        """Whether the stack has objects to apply to a cluster."""
+        return self.stages is not _return_nothing
 
     @property
     def labels_nodes(self) -> bool:
-        """Whether nodes carry the fabric's label: a way that puts nothing into the cluster labels nothing either."""
+        """Whether nodes get the fabric's label; never on a stack without objects."""
         return self.has_objects and self.needs_labels
 
 
-def objects(stack: Stack, plan: Plan) -> Iterable[Manifest]:
-    """All objects of a stack, in order."""
-    return (one for stage in stack.stages(plan) for one in stage.objects)
+def iter_objects(stack: Stack, plan: Plan) -> Iterable[Manifest]:
+    """Return an iterator over the objects of all stages, in order."""
+    return (manifest for stage in stack.stages(plan) for manifest in stage.objects)

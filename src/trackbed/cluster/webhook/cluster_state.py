@@ -1,6 +1,6 @@
 """The input of all reviews: Fabrics with their plans, namespaces, slots in use, and the cluster's address ranges.
 
-A cluster state is immutable. Each change of the cluster replaces it as a whole, and a review uses one state throughout.
+A cluster state is immutable: each change of the cluster replaces it, and a review uses one state from start to end.
 """
 
 from collections.abc import Mapping
@@ -17,15 +17,15 @@ from trackbed.cluster.stacks.stack import Stack
 from trackbed.fabric.model.ranges import Range
 from trackbed.fabric.plan.plan import Plan
 
-CHOICES = 256
-"""Sets of rails of one Fabric whose requirements are cached: every subset of eight rails."""
+MAX_CACHED_RAIL_SETS = 256
+"""Sets of rails of one Fabric whose requirements are cached: the number of subsets of eight rails."""
 
 
 @dataclass(frozen=True, eq=False)
 class PlannedFabric:
     """A Fabric that pods may request: its stack, its plan, and a cache of pod requirements by set of rails.
 
-    The stack must not refuse the plan.
+    The stack must support the plan.
     """
 
     stack: Stack
@@ -33,27 +33,27 @@ class PlannedFabric:
     _cache: dict[tuple[int, ...], PodRequirements] = field(default_factory=dict)
 
     def get_requirements(self, rails: tuple[int, ...]) -> PodRequirements:
-        """Return what a pod with these rails must carry; the first call for 12,500 nodes takes 15 ms."""
+        """Return the requirements of a pod with these rails; the first call for 12,500 nodes takes 15 ms."""
         requirements = self._cache.get(rails)
         if requirements is None:
-            if len(self._cache) >= CHOICES:
+            if len(self._cache) >= MAX_CACHED_RAIL_SETS:
                 self._cache.clear()
             requirements = self._cache[rails] = build_requirements(self.stack, self.plan, rails)
         return requirements
 
     @cached_property
     def full_access(self) -> Access:
-        """What a pod with all rails must carry."""
+        """Networks, resources and claims of a pod with all rails."""
         return self.stack.access(self.plan)
 
     @cached_property
     def rail_sets(self) -> frozenset[frozenset[int]]:
-        """The distinct sets of rails that nodes have ports on."""
+        """The distinct sets of rails of nodes."""
         return frozenset(frozenset(port.rail for port in node.ports) for node in self.plan.nodes)
 
     @cached_property
     def distinguishes_rails(self) -> bool:
-        """Whether a pod can get particular rails; some clouds count all rails as one resource."""
+        """Whether a pod can request particular rails; some clouds count all rails as one resource."""
         count = len(self.plan.common.rails)
         return count == 1 or self.get_requirements((0,)).access != self.get_requirements((count - 1,)).access
 
@@ -72,7 +72,7 @@ def parse_namespace(body: Mapping[str, Any]) -> Namespace:
 
 
 class ClusterRanges(msgspec.Struct, frozen=True):
-    """Address ranges of the cluster's own network."""
+    """Address ranges of the cluster: services, pods and nodes."""
 
     services: tuple[Range, ...] = ()
     pods: tuple[Range, ...] = ()
@@ -80,12 +80,17 @@ class ClusterRanges(msgspec.Struct, frozen=True):
 
 
 class ClusterState(msgspec.Struct, frozen=True):
-    """The input of all reviews."""
+    """The state of the cluster that reviews depend on."""
 
     fabrics: Mapping[str, PlannedFabric] = MappingProxyType({})
     broken: Mapping[str, str] = MappingProxyType({})
-    """Fabric that cannot be planned -> reason; it was admitted while no webhook ran."""
+    """Fabric that cannot be planned -> reason. Such a Fabric was admitted while no webhook ran."""
     namespaces: Mapping[str, Namespace] = MappingProxyType({})
     slots: Mapping[str, Mapping[str, int]] = MappingProxyType({})
     """Fabric -> node -> slot, of all RailNodes."""
     ranges: ClusterRanges = ClusterRanges()
+
+    @property
+    def fabric_names(self) -> frozenset[str]:
+        """The names of all Fabrics, planned or broken."""
+        return frozenset({*self.fabrics, *self.broken})

@@ -5,8 +5,8 @@
                                                 are admitted unchanged
     our own namespace and kube-system           nothing is reviewed
 
-So an outage of the webhook affects no other namespace, and never prevents the webhook from starting again. Fabrics and
-RailNodes are reviewed only where relevant fields change; during an outage these changes are refused.
+So an outage of the webhook affects only labelled namespaces, and never prevents the webhook from starting again.
+Fabrics and RailNodes are reviewed if relevant fields change; during an outage such changes are refused.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from trackbed.cluster.stacks.native.annotation import LABEL
-from trackbed.cluster.stacks.objects import Manifest, manifest, without_none
+from trackbed.cluster.stacks.objects import Manifest, build_manifest, drop_none
 from trackbed.cluster.webhook.pods import MIRROR
 from trackbed.cluster.webhook.rail_requests import REQUEST_ANNOTATIONS
 
@@ -22,11 +22,14 @@ API = "admissionregistration.k8s.io/v1"
 NAME = "trackbed"
 NAMESPACE = "trackbed-system"
 SERVICE = "trackbed-webhook"
-INJECTED = "cert-manager.io/inject-ca-from"
-"""Annotation that requests an authority from cert-manager's CA injector: namespace and name of a Certificate."""
+INJECT_ANNOTATION = "cert-manager.io/inject-ca-from"
+"""Annotation that makes cert-manager's CA injector set the CA bundle: namespace and name of a Certificate."""
 TIMEOUT_SECONDS = 3
-"""Deadline of the API server: a review takes a millisecond, and pods of opted-in namespaces wait for it."""
+"""Time that the API server waits for a review, which takes a millisecond; pods of labelled namespaces wait too."""
+FABRIC_TIMEOUT_SECONDS = 10
+"""Time that the API server waits for a review of a Fabric, which a large one needs; nothing else waits for it."""
 PODS, PODS_LAST, NAMESPACES, FABRICS, RAILNODES = "/pods", "/pods/last", "/namespaces", "/fabrics", "/railnodes"
+"""URL paths of the reviews; the API server calls /pods/last after all mutating webhooks."""
 
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _NO_MIRROR = {
@@ -43,7 +46,7 @@ _NEW_SLOT = {
     "expression": "oldObject == null || object.spec.fabric != oldObject.spec.fabric"
     " || object.spec.slot != oldObject.spec.slot",
 }
-"""The controller writes all other fields of a RailNode, also during an outage of the webhook."""
+"""Match condition that skips other changes of a RailNode, so that the controller works without the webhook."""
 _NEW_SPEC = {"name": "says-something-new", "expression": "oldObject == null || object.spec != oldObject.spec"}
 
 
@@ -51,10 +54,10 @@ class WebhookEndpoint(msgspec.Struct, frozen=True):
     """How the API server reaches the webhook: a Service on port 443, or a URL outside the cluster."""
 
     namespace: str = NAMESPACE
-    """The webhook's own namespace, which is never reviewed."""
+    """Namespace of the webhook, which is never reviewed."""
     service: str = SERVICE
     url: str | None = None
-    """`https://HOST:PORT`, without a path."""
+    """URL of the webhook without a path: https://HOST:PORT. None if a Service is used."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -63,15 +66,17 @@ class WebhookEndpoint(msgspec.Struct, frozen=True):
 
 
 def build_configurations(endpoint: WebhookEndpoint, bundle: bytes | None) -> tuple[Manifest, Manifest]:
-    """Return both configurations. `bundle` holds the authorities to trust as PEM.
+    """Return the mutating and the validating configuration. `bundle` is the CA bundle as PEM.
 
-    None leaves that field to cert-manager's CA injector, with the authority of the Certificate named as the Service.
+    If it is None, cert-manager's CA injector sets the authority of the Certificate with the Service's name.
     """
-    builder = _Builder(endpoint, bundle)
+    builder = _ConfigurationBuilder(endpoint, bundle)
     return builder.build_mutating(), builder.build_validating()
 
 
-class _Builder(msgspec.Struct, frozen=True):
+class _ConfigurationBuilder(msgspec.Struct, frozen=True):
+    """Builds the webhook configurations for one endpoint and CA bundle."""
+
     endpoint: WebhookEndpoint
     bundle: bytes | None
 
@@ -95,23 +100,27 @@ class _Builder(msgspec.Struct, frozen=True):
                 "Fail",
                 rules=[_build_rule("trackbed.dev", "v1alpha1", name, "CREATE", "UPDATE")],
                 matchConditions=[_NOT_DELETED, condition],
+                timeoutSeconds=timeout_seconds,
             )
-            for name, path, condition in (("fabrics", FABRICS, _NEW_SPEC), ("railnodes", RAILNODES, _NEW_SLOT))
+            for name, path, condition, timeout_seconds in (
+                ("fabrics", FABRICS, _NEW_SPEC, FABRIC_TIMEOUT_SECONDS),
+                ("railnodes", RAILNODES, _NEW_SLOT, TIMEOUT_SECONDS),
+            )
         ]
         webhooks = [*self._build_pod_webhooks(PODS_LAST), *resources]
         return self._build_configuration("ValidatingWebhookConfiguration", webhooks)
 
     def _build_configuration(self, kind: str, webhooks: list[dict[str, Any]]) -> Manifest:
         certificate = f"{self.endpoint.namespace}/{self.endpoint.service}"
-        annotations = {INJECTED: certificate} if self.bundle is None else None
-        return manifest(API, kind, NAME, annotations=annotations, webhooks=webhooks)
+        annotations = {INJECT_ANNOTATION: certificate} if self.bundle is None else None
+        return build_manifest(API, kind, NAME, annotations=annotations, webhooks=webhooks)
 
-    def _build_webhook(self, name: str, path: str, failure: str, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - its fields
+    def _build_webhook(self, name: str, path: str, failure_policy: str, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
         return {
             "name": f"{name}.trackbed.dev",
             "admissionReviewVersions": ["v1"],
             "clientConfig": self._build_client_config(path),
-            "failurePolicy": failure,
+            "failurePolicy": failure_policy,
             "matchPolicy": "Equivalent",
             "sideEffects": "None",
             "timeoutSeconds": TIMEOUT_SECONDS,
@@ -122,10 +131,9 @@ class _Builder(msgspec.Struct, frozen=True):
         endpoint = self.endpoint
         service = {"namespace": endpoint.namespace, "name": endpoint.service, "path": path, "port": 443}
         address = {"url": f"{endpoint.url}{path}"} if endpoint.url else {"service": service}
-        return without_none(caBundle=self.bundle) | address
+        return drop_none(caBundle=self.bundle) | address
 
-    def _build_pod_webhooks(self, path: str, **fields: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - of a webhook
-        """Return the webhooks for pods: of namespaces with the label, and of all others."""
+    def _build_pod_webhooks(self, path: str, **fields: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - JSON
         rules = [_build_rule("", "v1", "pods", "CREATE")]
         return [
             self._build_webhook(

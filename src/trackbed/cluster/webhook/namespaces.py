@@ -1,13 +1,13 @@
-"""Review of namespaces: one that requests rails gets the label that selects all its pods for review.
+"""Review of namespaces: a namespace that requests rails gets the label that makes the API server review all its pods.
 
-It is the label of the policies of stack native, so either may set it. It is kept when the annotation is removed: pods
-without a request are then reviewed and left alone.
+The admission policies of stack native set the same label. It is kept when the annotation is removed: pods without a
+request are then reviewed and admitted unchanged.
 """
 
 from collections.abc import Mapping
 
-from trackbed.cluster.jobs.template import mapping
-from trackbed.cluster.stacks.native.annotation import LABEL, LABELLED
+from trackbed.cluster.jobs.template import ensure_mapping
+from trackbed.cluster.stacks.native.annotation import LABEL, LABEL_VALUE
 from trackbed.cluster.stacks.native.choice import ANNOTATION
 from trackbed.cluster.webhook import review
 from trackbed.cluster.webhook.cluster_state import ClusterState, parse_namespace
@@ -23,7 +23,7 @@ from trackbed.cluster.webhook.review import ReviewRequest, Verdict
 
 
 def decide(request: ReviewRequest, state: ClusterState) -> Verdict:
-    """Return the verdict on a namespace. Raises ReviewError where the review contains none."""
+    """Return the verdict on a new or changed namespace. Raises ReviewError if the request contains no namespace."""
     body = review.decode_object(request.object)
     annotations = parse_namespace(body).annotations
     old_annotations = parse_namespace(review.decode_object(request.old_object)).annotations
@@ -31,21 +31,21 @@ def decide(request: ReviewRequest, state: ClusterState) -> Verdict:
         return Verdict()
     if annotations != old_annotations and (error := _find_error(annotations, state)):
         return Verdict(refusal=error)
-    mapping(body, "metadata", "labels")[LABEL] = LABELLED
+    ensure_mapping(body, "metadata", "labels")[LABEL] = LABEL_VALUE
     return Verdict(tuple(build_patch(review.decode_object(request.object), body)))
 
 
 def _requests_rails(annotations: Mapping[str, str], state: ClusterState) -> bool:
-    fabrics = {*state.fabrics, *state.broken}
-    return ANNOTATION in annotations or SPIDERPOOL in annotations or annotations.get(SPIDERPOOL_NETWORK) in fabrics
+    names = state.fabric_names
+    return ANNOTATION in annotations or SPIDERPOOL in annotations or annotations.get(SPIDERPOOL_NETWORK) in names
 
 
 def _find_error(annotations: Mapping[str, str], state: ClusterState) -> str | None:
-    """Return the error in the annotations; a namespace may be created before its Fabric."""
+    """Return the error in a namespace's annotations; None if there is none, or no Fabric exists yet."""
     if not state.fabrics:
         return None
     try:
-        request = find_request({}, annotations, {*state.fabrics, *state.broken})
+        request = find_request({}, annotations, state.fabric_names)
         if request is not None and request.fabric in state.fabrics:
             parse_rails(request.rails, state.fabrics[request.fabric].plan)
     except RailRequestError as error:

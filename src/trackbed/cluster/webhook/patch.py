@@ -1,6 +1,6 @@
-"""JSON Patch (RFC 6902) between two JSON values, with operations add, replace and remove only.
+"""JSON Patch (RFC 6902) between two JSON values; the operations are add, replace and remove.
 
-Values that are equal in Python count as equal, so `true` and 1 do; no field changes its type.
+Values that are equal in Python are treated as equal, so `true` equals 1; no field of an object changes its type.
 """
 
 from typing import Any
@@ -8,44 +8,45 @@ from typing import Any
 Operation = dict[str, Any]
 
 
-def build_patch(before: Any, after: Any) -> list[Operation]:  # noqa: ANN401 - JSON holds anything
-    """Return the operations in order; none if both values are equal."""
+def build_patch(old: Any, new: Any) -> list[Operation]:  # noqa: ANN401 - JSON holds anything
+    """Return the operations that turn `old` into `new`, in order."""
     operations: list[Operation] = []
-    _compare(before, after, "", operations)
+    _compare_values(old, new, "", operations)
     return operations
 
 
 def escape_key(key: str) -> str:
-    """Return a key as a step of a JSON Pointer (RFC 6901, 3)."""
+    """Return a key as a reference token of a JSON Pointer, with its slash (RFC 6901, section 3)."""
     return "/" + key.replace("~", "~0").replace("/", "~1")
 
 
-def _compare(before: Any, after: Any, path: str, operations: list[Operation]) -> None:  # noqa: ANN401 - JSON, as above
-    if before == after:
+def _compare_values(old: Any, new: Any, path: str, operations: list[Operation]) -> None:  # noqa: ANN401 - JSON holds anything
+    """Append the operations that turn `old` into `new`; both are at `path`."""
+    if old == new:
         return
-    if isinstance(before, dict) and isinstance(after, dict):
-        _compare_mappings(before, after, path, operations)
-    elif isinstance(before, list) and isinstance(after, list):
-        _compare_lists(before, after, path, operations)
+    if isinstance(old, dict) and isinstance(new, dict):
+        _compare_mappings(old, new, path, operations)
+    elif isinstance(old, list) and isinstance(new, list):
+        _compare_lists(old, new, path, operations)
     else:
-        operations.append({"op": "replace", "path": path, "value": after})
+        operations.append({"op": "replace", "path": path, "value": new})
 
 
-def _compare_mappings(before: dict[str, Any], after: dict[str, Any], path: str, operations: list[Operation]) -> None:
-    for key, value in before.items():
-        if key not in after:
+def _compare_mappings(old: dict[str, Any], new: dict[str, Any], path: str, operations: list[Operation]) -> None:
+    for key, value in old.items():
+        if key not in new:
             operations.append({"op": "remove", "path": path + escape_key(key)})
-        elif value != after[key]:
-            _compare(value, after[key], path + escape_key(key), operations)
-    for key, value in after.items():
-        if key not in before:
+        elif value != new[key]:
+            _compare_values(value, new[key], path + escape_key(key), operations)
+    for key, value in new.items():
+        if key not in old:
             operations.append({"op": "add", "path": path + escape_key(key), "value": value})
 
 
 def _compare_lists(before: list[Any], after: list[Any], path: str, operations: list[Operation]) -> None:
-    """Compare item by item; surplus items are removed from the end, new items are appended."""
+    """Append the operations item by item; surplus items are removed from the end, new items are added there."""
     for index, (old, new) in enumerate(zip(before, after, strict=False)):
-        _compare(old, new, f"{path}/{index}", operations)
+        _compare_values(old, new, f"{path}/{index}", operations)
     surplus = range(len(before) - 1, len(after) - 1, -1)
     operations += [{"op": "remove", "path": f"{path}/{index}"} for index in surplus]
     operations += [{"op": "add", "path": f"{path}/-", "value": value} for value in after[len(before) :]]

@@ -18,35 +18,37 @@ from typing import Any
 import msgspec
 
 from trackbed.cluster.stacks.groups import FABRIC_LABEL
-from trackbed.cluster.stacks.native.choice import ANNOTATION, LONGEST_SHOWN, NONE, allowed
+from trackbed.cluster.stacks.native.choice import ANNOTATION, MAX_QUOTED_CHARACTERS, NO_RAILS, describe_valid_values
 from trackbed.fabric.plan.plan import Plan
 
 ALL = "all"
 FABRIC = FABRIC_LABEL
-"""Annotation of a pod or namespace; nodes have a label of the same name."""
+"""Annotation of a pod or namespace with the name of a Fabric; nodes have a label of the same name."""
 SPIDERPOOL = "cni.spidernet.io/rdma-resource-inject"
 SPIDERPOOL_NETWORK = "cni.spidernet.io/network-resource-inject"
 REQUEST_ANNOTATIONS = (ANNOTATION, SPIDERPOOL, SPIDERPOOL_NETWORK)
 """Annotations of a pod or namespace that request rails."""
 
-_LONGEST_LIST = 8
-"""Fabrics that a message lists at most."""
+_MAX_LISTED_FABRICS = 8
+"""Largest number of Fabrics in a message."""
 _COUNT = re.compile(r"[1-9][0-9]?")
 _LIST = re.compile(r"(0|[1-9][0-9]?)(,(0|[1-9][0-9]?))+")
-_SHOWN = re.compile(rf"[ -~]{{0,{LONGEST_SHOWN}}}")
+_SHOWN = re.compile(rf"[ -~]{{0,{MAX_QUOTED_CHARACTERS}}}")
 
 
 class RailRequestError(ValueError):
-    """An invalid annotation; the message lists the valid values."""
+    """A request for rails is invalid or cannot be met; the message says what to write instead."""
 
 
 class PodRailRequest(msgspec.Struct, frozen=True):
-    """A pod's request: the rails as text, the annotation, and the Fabric; no Fabric for `none`."""
+    """A pod's request for rails; `fabric` is empty if the request is `none`."""
 
     rails: str
+    """Value of trackbed.dev/rails, not parsed yet."""
     by_pod: bool
-    """Whether the pod has the annotation, rather than its namespace."""
+    """Whether the annotation is the pod's own, not its namespace's."""
     annotation: str
+    """Name of the annotation that requests the rails."""
     fabric: str
     warning: str | None = None
 
@@ -54,9 +56,9 @@ class PodRailRequest(msgspec.Struct, frozen=True):
 def find_request(
     pod: Mapping[str, Any], namespace: Mapping[str, Any], fabrics: Collection[str]
 ) -> PodRailRequest | None:
-    """Return the request in annotations of a pod and its namespace; None if there is none. Raises RailRequestError.
+    """Return the request for rails in the annotations `pod` or `namespace`; None if there is none.
 
-    `fabrics` are the names of all Fabrics of the cluster.
+    `fabrics` are the names of all Fabrics in the cluster. Raises RailRequestError.
     """
     for annotations, by_pod in ((pod, True), (namespace, False)):
         for name in REQUEST_ANNOTATIONS:
@@ -70,9 +72,9 @@ def find_request(
 
 
 def parse_rails(text: str, plan: Plan) -> tuple[int, ...]:
-    """Return the rails in a value of trackbed.dev/rails, in rail order. Raises RailRequestError."""
+    """Return the rails in a value of annotation trackbed.dev/rails, sorted. Raises RailRequestError."""
     count = len(plan.common.rails)
-    if text == NONE:
+    if text == NO_RAILS:
         return ()
     if text == ALL:
         return tuple(range(count))
@@ -82,11 +84,11 @@ def parse_rails(text: str, plan: Plan) -> tuple[int, ...]:
         rails = sorted(map(int, text.split(",")))
         if rails[-1] < count and len(set(rails)) == len(rails):
             return tuple(rails)
-    raise RailRequestError(f"annotation {ANNOTATION} is {quote_value(text)}{allowed(plan)}")
+    raise RailRequestError(f"annotation {ANNOTATION} is {quote_value(text)}{describe_valid_values(plan)}")
 
 
 def quote_value(text: str) -> str:
-    """Return an annotation's value for a message."""
+    """Return an annotation's value in quotes for a message; a description if it is long or not printable ASCII."""
     return json.dumps(text) if _SHOWN.fullmatch(text) else "too long or no plain text"
 
 
@@ -94,7 +96,9 @@ def _parse_request(
     annotation: str, value: str, *, by_pod: bool, fabric_name: str | None, fabrics: Collection[str]
 ) -> PodRailRequest:
     if annotation == ANNOTATION:
-        return PodRailRequest(value, by_pod, annotation, "" if value == NONE else _select_fabric(fabric_name, fabrics))
+        return PodRailRequest(
+            value, by_pod, annotation, "" if value == NO_RAILS else _select_fabric(fabric_name, fabrics)
+        )
     if value in fabrics:
         return PodRailRequest(ALL, by_pod, annotation, value)
     fabric = _select_fabric(fabric_name, fabrics)
@@ -103,9 +107,11 @@ def _parse_request(
 
 
 def _select_fabric(name: str | None, fabrics: Collection[str]) -> str:
-    """Return the named Fabric, or the only one. Raises RailRequestError."""
+    """Return the name of the requested Fabric; if `name` is None, of the only Fabric. Raises RailRequestError."""
     listing = (
-        f"this cluster has {', '.join(sorted(fabrics)[:_LONGEST_LIST])}" if fabrics else "this cluster has no Fabric"
+        f"this cluster has {', '.join(sorted(fabrics)[:_MAX_LISTED_FABRICS])}"
+        if fabrics
+        else "this cluster has no Fabric"
     )
     if name is not None:
         if name not in fabrics:

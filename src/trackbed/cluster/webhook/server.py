@@ -1,11 +1,12 @@
-"""HTTPS server for AdmissionReviews: one process, one thread; a review takes well under a millisecond.
+"""HTTPS application for AdmissionReviews, in one process and one thread; a review takes less than a millisecond.
 
     /pods  /pods/last  /namespaces  /fabrics  /railnodes    reviews; 503 until the cluster has been read once
-    /healthz                                                the process responds
-    /readyz                                                 it can review
+    /healthz                                                200 while the process responds
+    /readyz                                                 200 once the cluster has been read
 
-At least TLS 1.2, and HTTP/1.1: the API server prefers HTTP/2 and accepts HTTP/1.1 (ALPN); its connections are
-persistent. A new certificate applies to new connections; open connections are kept.
+TLS 1.2 or newer, and HTTP/1.1, which is all that the API server speaks to webhooks (k8s.io/apiserver,
+pkg/util/webhook/client.go, HookClient). Its connections are persistent, so a new certificate applies to new connections
+only. `daemon.connections` bounds connections, bytes and time.
 """
 
 import asyncio
@@ -15,94 +16,119 @@ import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from http import HTTPStatus
-from typing import Protocol
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from aiohttp import web
 
 from trackbed.cluster.api.errors import KubeError
-from trackbed.cluster.daemon.listening import ListenAddress, serve_application
-from trackbed.cluster.daemon.observed import add_health
-from trackbed.cluster.webhook import configuration, fabrics, namespaces, pods, railnodes
+from trackbed.cluster.daemon.connections import BODY
+from trackbed.cluster.daemon.health import add_health_routes
+from trackbed.cluster.webhook import configuration, fabrics, namespaces, pods
 from trackbed.cluster.webhook.cluster_state import ClusterState, Namespace
+from trackbed.cluster.webhook.fabric_process import FabricReviewer, FabricsBusyError
 from trackbed.cluster.webhook.metrics import REVIEWS, ReviewResult, classify_verdict
 from trackbed.cluster.webhook.review import ReviewError, ReviewRequest, Verdict, parse_review, render_response
 
-BODY_BYTES = 3 << 20
-"""Largest request of the API server."""
+BODY_BYTES = 7 << 20
+"""Largest request body: an object and the one before it, of 3 MiB each, and what is around them.
+
+The API server accepts bodies of 3 MiB (k8s.io/apiserver, pkg/server/config.go, MaxRequestBodyBytes), and
+controller-runtime has this bound (pkg/webhook/admission/http.go, maxRequestSize).
+"""
 REVIEW_SECONDS = 2.0
-"""Deadline of a review; the API server waits a second longer."""
+"""Time limit of a review; the API server waits one second longer (configuration.TIMEOUT_SECONDS)."""
+FABRIC_REVIEW_SECONDS = configuration.FABRIC_TIMEOUT_SECONDS - 1.0
+"""Time limit of a review of a Fabric, which may wait for others."""
 
 _COLLECTION_THRESHOLD = 20_000
-"""Allocations between two garbage collections."""
+"""Allocations between two garbage collections of the youngest generation."""
 
 log = logging.getLogger(__name__)
 
 
 class CertificateError(Exception):
-    """An unusable certificate or key; the message names the file."""
+    """Certificate or key cannot be used; the message says why."""
 
 
 class StateSource(Protocol):
-    """Provides the cluster state to reviews."""
+    """The source of the cluster state for reviews."""
 
     @property
     def state(self) -> ClusterState | None:
-        """The newest state; None until the cluster has been read."""
+        """The current cluster state; None until the cluster has been read."""
 
     async def fetch_namespace(self, name: str) -> Namespace:
-        """Read a namespace that the state lacks; return an empty one where there is none. Raises KubeError."""
+        """Read a namespace from the cluster; return an empty one if it does not exist. Raises KubeError."""
+
+
+class _ReviewOutcome(NamedTuple):
+    """The response to an AdmissionReview, and its result for the metric."""
+
+    response: web.Response
+    result: ReviewResult
 
 
 Decide = Callable[[ReviewRequest, ClusterState], Awaitable[Verdict]]
+"""Function that reviews a request against a cluster state."""
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def serve_reviews(source: StateSource, tls: ssl.SSLContext, address: ListenAddress) -> AbstractAsyncContextManager[int]:
-    """Serve reviews within a context that yields the port. Raises ListenError."""
-    return serve_application(build_application(source), address, tls)
+def build_application(source: StateSource, *, needs_certificate: bool = False) -> web.Application:
+    """Return the web application that reviews requests against the cluster state of `source`.
 
-
-def build_application(source: StateSource) -> web.Application:
-    """Return the application with the paths above."""
+    With `needs_certificate`, reviews are for clients with a certificate only; health checks are for all.
+    """
     app = web.Application(client_max_size=BODY_BYTES)
     reviews: dict[str, Decide] = {
         configuration.PODS: partial(_decide_pod, source),
         configuration.PODS_LAST: partial(_decide_pod, source, last=True),
-        configuration.NAMESPACES: _to_async(namespaces.decide),
-        configuration.FABRICS: _to_async(fabrics.decide),
-        configuration.RAILNODES: _to_async(railnodes.decide),
+        configuration.NAMESPACES: _make_async(namespaces.decide),
+        configuration.FABRICS: FabricReviewer().decide,
+        configuration.RAILNODES: _make_async(fabrics.decide_railnode),
     }
     for path, decide in reviews.items():
-        app.router.add_post(path, partial(_handle, source, decide, path))
-    add_health(app, partial(explain_unready, source))
+        handle = partial(_handle_review, source, decide, path)
+        app.router.add_post(path, partial(_handle_authenticated, handle) if needs_certificate else handle)
+    add_health_routes(app, partial(explain_unready, source))
     return app
 
 
 def tune_garbage_collector() -> None:
-    """Collect garbage rarely, and exempt all existing objects: modules and plans are permanent.
+    """Exclude all existing objects, such as modules and plans, from garbage collection, and collect the others rarely.
 
-    A collection that includes them delays reviews by 30 ms. With Python's default threshold a review of 3,000 objects
-    is interrupted four times, for a sixth of its time.
+    A full collection would delay reviews by 30 ms. With Python's default threshold, collections interrupt a review of
+    3,000 objects four times and take a sixth of its time.
     """
     gc.freeze()
     gc.set_threshold(_COLLECTION_THRESHOLD)
 
 
-def create_tls_context() -> ssl.SSLContext:
-    """Return a TLS context without a certificate; `load_certificate` sets or replaces it at any time."""
+def create_tls_context(client_authorities: Path | None = None) -> ssl.SSLContext:
+    """Return a TLS context without a certificate, which `load_certificate` sets or replaces.
+
+    `client_authorities` is a PEM file; certificates of clients must then be of one of these, if there are any.
+    Raises CertificateError.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
+    if client_authorities is not None:
+        try:
+            context.load_verify_locations(client_authorities)
+        except (ssl.SSLError, OSError) as error:
+            raise CertificateError(f"{client_authorities} cannot be used as authorities of clients: {error}") from error
+        context.verify_mode = ssl.CERT_OPTIONAL
     return context
 
 
 def load_certificate(tls: ssl.SSLContext, pem: bytes) -> None:
-    """Use this certificate from now on. Raises CertificateError.
+    """Load a certificate and its key (PEM) into a TLS context, for new connections. Raises CertificateError.
 
-    The ssl module requires a file; a memory file keeps the key off the disk. The certificate is tried on another
-    context first, since a context that accepted the certificate but not the key would be unusable.
+    The ssl module requires a file; a memory file keeps the key off the disk. A temporary context loads the pair first,
+    since a context that has accepted the certificate but not the key is unusable.
     """
     descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "wb") as stream:
@@ -116,40 +142,53 @@ def load_certificate(tls: ssl.SSLContext, pem: bytes) -> None:
 
 
 def explain_unready(source: StateSource) -> str:
-    """Return why nothing can be reviewed now; empty where reviews are served."""
+    """Return why reviews cannot be served now; empty if they can."""
     return "the cluster has not been read yet" if source.state is None else ""
 
 
-async def _handle(source: StateSource, decide: Decide, path: str, http: web.Request) -> web.Response:
-    body = await http.read()
+async def _handle_review(source: StateSource, decide: Decide, path: str, http_request: web.Request) -> web.Response:
+    """Respond to one AdmissionReview, and record its duration and result."""
+    body = http_request[BODY]
     start = time.perf_counter()
-    response, result = await _review(source, decide, path, body)
+    response, result = await _review_body(source, decide, path, body)
     REVIEWS.labels(path, result).observe(time.perf_counter() - start)
     return response
 
 
-async def _review(source: StateSource, decide: Decide, path: str, body: bytes) -> tuple[web.Response, ReviewResult]:
+async def _handle_authenticated(handle: Handler, http_request: web.Request) -> web.StreamResponse:
+    """Respond to a client with a certificate, whose authority the handshake has verified."""
+    if http_request.get_extra_info("peercert"):
+        return await handle(http_request)
+    return web.Response(status=HTTPStatus.FORBIDDEN, text="reviews are for clients with a certificate\n")
+
+
+async def _review_body(source: StateSource, decide: Decide, path: str, body: bytes) -> _ReviewOutcome:
+    """Return the response to an AdmissionReview, and the result for the metric."""
     state = source.state
     if state is None:
-        return _fail(HTTPStatus.SERVICE_UNAVAILABLE, explain_unready(source))
+        return _build_failure(HTTPStatus.SERVICE_UNAVAILABLE, explain_unready(source))
+    limit_seconds = FABRIC_REVIEW_SECONDS if path == configuration.FABRICS else REVIEW_SECONDS
     try:
         request = parse_review(body)
-        async with asyncio.timeout(REVIEW_SECONDS):
+        async with asyncio.timeout(limit_seconds):
             verdict = await decide(request, state)
     except ReviewError as error:
-        return _fail(HTTPStatus.BAD_REQUEST, str(error))
+        return _build_failure(HTTPStatus.BAD_REQUEST, str(error))
     except KubeError as error:
-        return _fail(HTTPStatus.SERVICE_UNAVAILABLE, f"the pod's namespace cannot be read: {error}")
+        return _build_failure(HTTPStatus.SERVICE_UNAVAILABLE, f"the pod's namespace cannot be read: {error}")
+    except FabricsBusyError as error:
+        return _build_failure(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
     except TimeoutError:
-        return _fail(HTTPStatus.GATEWAY_TIMEOUT, f"no verdict within {REVIEW_SECONDS} s")
+        return _build_failure(HTTPStatus.GATEWAY_TIMEOUT, f"no verdict within {limit_seconds} s")
     if verdict.refusal is not None:
         log.info("%s %s/%s refused: %s", path, request.namespace, request.name, verdict.refusal)
     response = web.Response(body=render_response(request, verdict), content_type="application/json")
-    return response, classify_verdict(verdict)
+    return _ReviewOutcome(response, classify_verdict(verdict))
 
 
-def _fail(status: HTTPStatus, reason: str) -> tuple[web.Response, ReviewResult]:
-    return web.Response(status=status, text=f"{reason}\n"), "failed"
+def _build_failure(status: HTTPStatus, reason: str) -> _ReviewOutcome:
+    """Return the outcome of a review without a verdict."""
+    return _ReviewOutcome(web.Response(status=status, text=f"{reason}\n"), "failed")
 
 
 async def _decide_pod(
@@ -161,7 +200,9 @@ async def _decide_pod(
     return pods.decide(request, namespace, state, last=last)
 
 
-def _to_async(decide: Callable[[ReviewRequest, ClusterState], Verdict]) -> Decide:
+def _make_async(decide: Callable[[ReviewRequest, ClusterState], Verdict]) -> Decide:
+    """Return a coroutine function that calls a synchronous `decide`."""
+
     async def decide_async(request: ReviewRequest, state: ClusterState) -> Verdict:
         return decide(request, state)
 

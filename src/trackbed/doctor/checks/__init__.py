@@ -1,41 +1,110 @@
-"""Checks, one module for each step, in the order of the chain. Each module has a pure `check(view)`.
+"""Checks, in causal order of their steps. They are pure: a NodeView holds everything that they need.
 
-`READS` of a module lists what its checks read of the host besides its network state; it must be in `view.host`.
+A module has `check(view)`, or `check_host(view, host)` for checks of the host's snapshot, or both. `READS` lists what
+the module needs in that snapshot. The faults that a check may find are in `faults/`.
 """
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Container, Iterator
 from functools import reduce
 from importlib import import_module
+from types import ModuleType
 
+from trackbed.doctor import hardware, rdma_devices
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView
 from trackbed.host.snapshot.snapshot import Wanted
 
-_NAMES = (
-    "bios",
+_log = logging.getLogger(__name__)
+
+MODULES = (
+    "bios.presence",
+    "bios.pcie",
+    "bios.placement",
+    "bios.power",
     "cmdline",
-    "firmware",
-    "drivers",
-    "rdma",
-    "vfs",
-    "names",
+    "firmware.settings",
+    "firmware.registers",
+    "firmware.health",
+    "drivers.modules",
+    "drivers.gpu",
+    "drivers.faults",
+    "rdma.stack",
+    "rdma.devices",
+    "rdma.ports",
+    "vfs.functions",
+    "vfs.count",
+    "vfs.binding",
+    "vfs.owners",
+    "vfs.identity",
+    "vfs.limits",
+    "names.ports",
+    "names.sources",
+    "names.rdma",
+    "names.managers",
     "addresses",
+    "addresses_host",
     "neighbours",
     "tables",
     "routing",
+    "routing_host",
     "qos",
+    "processes",
     "limits",
+    "kubelet_config",
     "kubelet",
     "runtime",
     "cni",
     "pod",
     "fabric",
 )
-"""Modules beside this one, in the order of the chain."""
+"""Modules of this package in the order in which they run. A module may have `READS` only, for the others.
 
-_MODULES = tuple(import_module(f"{__name__}.{name}") for name in _NAMES)
+`run_checks` compares the part of a name before the first dot with the wanted steps. In most names that part is a step;
+in addresses_host, neighbours, tables, routing_host, processes and kubelet_config it is not.
+"""
 
-CHECKS: tuple[Callable[[NodeView], Iterator[Finding]], ...] = tuple(module.check for module in _MODULES)
+_LOADED = {name: import_module(f"{__name__}.{name}") for name in MODULES}
 
-READS: Wanted = reduce(Wanted.__or__, (getattr(module, "READS", Wanted()) for module in _MODULES), Wanted())
-"""What all checks together read of a host."""
+READS: Wanted = reduce(
+    Wanted.__or__,
+    (getattr(module, "READS", Wanted()) for module in _LOADED.values()),
+    hardware.READS | rdma_devices.READS,
+)
+"""Everything that the checks read of a host."""
+
+
+FAILED_CHECK = "check-failed"
+"""Id of the finding of a check that could not understand what the host shows. It is no fault of the catalogue."""
+_MAX_EVIDENCE_CHARACTERS = 200
+
+
+def run_checks(view: NodeView, steps: Container[str] | None = None) -> Iterator[Finding]:
+    """Run the checks of these steps (None: of all) and yield their findings.
+
+    Checks of the host's snapshot are skipped if the view has no snapshot.
+    """
+    for name, module in _LOADED.items():
+        if steps is not None and name.partition(".")[0] not in steps:
+            continue
+        yield from _run_module(name, module, view)
+
+
+def _run_module(name: str, module: ModuleType, view: NodeView) -> Iterator[Finding]:
+    """Yield the findings of one module; an unknown finding if it cannot understand what the host shows."""
+    try:
+        if hasattr(module, "check"):
+            yield from module.check(view)
+        if hasattr(module, "check_host") and view.host is not None:
+            yield from module.check_host(view, view.host)
+    except Exception as error:  # noqa: BLE001 - what a host shows may be anything, and must not end the other checks
+        _log.exception("check %s of %s", name, view.node.name)
+        yield Finding(
+            FAILED_CHECK,
+            name.partition(".")[0].partition("_")[0],
+            "unknown",
+            f"what the host shows is understood by check {name}",
+            f"{type(error).__name__}: {str(error)[:_MAX_EVIDENCE_CHARACTERS]!a}",
+            fix="Look at what the host shows for this step; please report it as a defect of Trackbed with the log.",
+            node=view.node.name,
+        )

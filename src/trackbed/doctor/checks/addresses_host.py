@@ -1,15 +1,18 @@
-"""Step addresses, checks of the host's files: link speed, neighbour tables, Service ranges that overlap a rail."""
+"""Checks of step addresses that concern the host: link speed, neighbour tables, Service ranges on a rail."""
 
 import re
 from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
-from trackbed.doctor.catalogue import judge
+from trackbed.doctor.catalogue import build_finding
 from trackbed.doctor.finding import Finding
-from trackbed.doctor.view import NodeView
+from trackbed.doctor.view import NodeView, get_ip_version
 from trackbed.fabric.model.ranges import V4, V6
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 from trackbed.host.steps.limits import count_neighbours
+from trackbed.kernel.netlink.addresses import FAMILY
+from trackbed.kernel.netlink.neighbour_tables import NeighbourTable
 
 _SPEED = "/sys/class/net/{netdev}/speed"
 _STATISTICS = {V4: "/proc/net/stat/arp_cache", V6: "/proc/net/stat/ndisc_cache"}
@@ -19,8 +22,8 @@ _KUBELET = "/var/lib/kubelet/config.yaml"
 _SERVICE_RANGES = re.compile(r"--service-cluster-ip-range=([0-9A-Fa-f:./,]+)")
 _CLUSTER_DNS = re.compile(r"^clusterDNS:\s*\n((?:[ ]*-[^\n]*\n?)+)", re.MULTILINE)
 
-FULL = 0.7
-"""Usage of a neighbour table above which new entries may fail, because the kernel frees stale ones late."""
+NEARLY_FULL_SHARE = 0.7
+"""Share of a neighbour table in use above which new entries may fail, because the kernel frees stale ones late."""
 
 READS = Wanted(
     files=(
@@ -34,15 +37,18 @@ READS = Wanted(
 
 
 def check(view: NodeView) -> Iterator[Finding]:
+    """Check the neighbour tables: the kernel's, or those of the host's snapshot."""
+    yield from check_neighbour_tables(view, view.host)
+
+
+def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check each port's speed against the node's fastest, then the host as a whole."""
-    if view.host is not None:
-        yield from check_speeds(view, view.host)
-        yield from check_neighbour_tables(view, view.host)
-        yield from check_service_ranges(view, view.host)
+    yield from check_speeds(view, host)
+    yield from check_service_ranges(view, host)
 
 
 def check_speeds(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Compare the speeds of the node's rails, since the plan has no speed.
+    """Compare the speeds of the node's rails, because the plan has no speed.
 
     Without carrier the kernel reports -1 or no speed; such ports are skipped.
     """
@@ -51,44 +57,66 @@ def check_speeds(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     best = max((speed for _, speed in known), default=0)
     for port, speed in known if len(known) > 1 else ():
         evidence = f"{port.netdev}: {speed} Mbit/s, fastest rail of {view.node.name}: {best} Mbit/s"
-        yield judge("addr-speed-wrong", view.node, port, ok=speed == best, evidence=evidence)
+        yield build_finding("addr-speed-wrong", view.node, port, ok=speed == best, evidence=evidence)
 
 
-def check_neighbour_tables(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Check that the neighbour tables have room for twice the planned neighbours and are not nearly full."""
-    overflows, is_checked = [], False
-    for version, path in _STATISTICS.items():
-        size, planned = host.read_number(_TABLE_SIZE.format(version=version)), count_neighbours(view.node, version)
-        entries = _parse_entries(host.read_text(path) or "")
-        if size is None or not planned:
-            continue
-        is_checked = True
-        if size < 2 * planned or (entries or 0) >= FULL * size:
-            overflows.append(
-                f"IPv{version}: {entries or 0} neighbours, the plan brings {planned}, gc_thresh3 is {size}"
-            )
-    if is_checked:
+def check_neighbour_tables(view: NodeView, host: Snapshot | None) -> Iterator[Finding]:
+    """Check that the neighbour tables have room: now, and on a host also for twice the planned neighbours.
+
+    A node without a snapshot shares its host's tables with others, so its own plan does not say what they must hold.
+    """
+    tables = view.neighbour_tables or (_list_recorded_tables(host) if host else ())
+    tables = tuple(table for table in tables if count_neighbours(view.node, get_ip_version(table.family)))
+    described = (_describe_shortage(view.node, table, shares_host=host is None) for table in tables)
+    overflows = [text for text in described if text]
+    if tables:
         evidence = "; ".join(overflows)
-        yield judge("addr-neighbour-table-overflow", view.node, None, ok=not overflows, evidence=evidence)
+        yield build_finding("addr-neighbour-table-overflow", view.node, None, ok=not overflows, evidence=evidence)
 
 
-def _parse_entries(statistics: str) -> int | None:
-    """Return the number of entries: the first column, hexadecimal, the same in each CPU's line.
+def _describe_shortage(node: NodePlan, table: NeighbourTable, *, shares_host: bool) -> str:
+    """Return why a table is too small; "" if it is not."""
+    version = get_ip_version(table.family)
+    planned = count_neighbours(node, version)
+    holds = f"IPv{version}: {table.entries} neighbours"
+    if table.overflows > 0:
+        return f"{holds}, gc_thresh3 is {table.size}; {table.overflows} found no room during the probes"
+    if shares_host:
+        return ""
+    if table.size < 2 * planned or table.entries >= NEARLY_FULL_SHARE * table.size:
+        return f"{holds}, the plan brings {planned}, gc_thresh3 is {table.size}"
+    return ""
 
-    Source: neigh_stat_seq_show in net/core/neighbour.c.
+
+def _list_recorded_tables(host: Snapshot) -> tuple[NeighbourTable, ...]:
+    """Return the tables that a snapshot's files describe."""
+    sizes = {version: host.read_number(_TABLE_SIZE.format(version=version)) for version in _STATISTICS}
+    return tuple(
+        NeighbourTable(FAMILY[version], _parse_entry_count(host.read_text(path) or "") or 0, size, 0)
+        for version, path in _STATISTICS.items()
+        if (size := sizes[version]) is not None
+    )
+
+
+def _parse_entry_count(statistics: str) -> int | None:
+    """Return the number of entries in a neighbour table; None if the statistics are empty.
+
+    It is the first column, in hexadecimal, with the same value on the line of each CPU (neigh_stat_seq_show in
+    net/core/neighbour.c).
     """
     rows = [line.split() for line in statistics.splitlines()[1:]]
     return max((int(row[0], 16) for row in rows if row), default=None)
 
 
 def check_service_ranges(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Check that no Service lies on a rail.
+    """Check that no Service address is in a rail's range.
 
-    A control plane node has the Service range. Other nodes have the address of the cluster's DNS, which is a Service.
+    The API server's manifest on a control plane node has the Service range. Kubelet's configuration on any node has
+    the address of the cluster's DNS, which is a Service.
     """
     services = [
-        *_find_networks(host, _API_SERVER, _SERVICE_RANGES, r"[0-9A-Fa-f:.]+/\d+"),
-        *_find_networks(host, _KUBELET, _CLUSTER_DNS, r"[0-9A-Fa-f:.]+"),
+        *_iter_networks(host, _API_SERVER, _SERVICE_RANGES, r"[0-9A-Fa-f:.]+/\d+"),
+        *_iter_networks(host, _KUBELET, _CLUSTER_DNS, r"[0-9A-Fa-f:.]+"),
     ]
     rails = [ip_network(str(rail_range)) for rail_range in view.list_rail_ranges()]
     inside = [
@@ -98,18 +126,18 @@ def check_service_ranges(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     ]
     evidence = f"Services at {', '.join(inside)} lie on a rail" if inside else ""
     if services:
-        yield judge("addr-service-cidr-overlap", view.node, None, ok=not inside, evidence=evidence)
+        yield build_finding("addr-service-cidr-overlap", view.node, None, ok=not inside, evidence=evidence)
 
 
-def _find_networks(
-    host: Snapshot, path: str, block: re.Pattern[str], pattern: str
+def _iter_networks(
+    host: Snapshot, path: str, section_pattern: re.Pattern[str], network_pattern: str
 ) -> Iterator[IPv4Network | IPv6Network]:
-    """Yield the networks in the matching blocks of a file.
+    """Yield the networks in the matching sections of a file.
 
     Link-local addresses are left out: they belong to a resolver on the node itself (NodeLocal DNSCache).
     """
-    for section in block.findall(host.read_text(path) or ""):
-        for address in re.findall(pattern, section):
+    for section in section_pattern.findall(host.read_text(path) or ""):
+        for address in re.findall(network_pattern, section):
             try:
                 network = ip_network(address, strict=False)
             except ValueError:

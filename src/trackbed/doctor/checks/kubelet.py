@@ -6,23 +6,20 @@ files in its folder. A host without that configuration has no kubelet and is ski
 
 from collections.abc import Iterator
 
-from trackbed.doctor.catalogue import judge
+from trackbed.doctor.catalogue import build_finding
 from trackbed.doctor.checks import kubelet_host, kubelet_states
-from trackbed.doctor.checks.kubelet_config import READS as CONFIG
-from trackbed.doctor.checks.kubelet_config import KubeletInfo, read_kubelet
+from trackbed.doctor.checks.kubelet_config import KubeletInfo, read_kubelet_info
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView
 from trackbed.host.snapshot.snapshot import Snapshot
 
-READS = CONFIG | kubelet_states.READS | kubelet_host.READS
-"""What these checks read of a host."""
+READS = kubelet_states.READS | kubelet_host.READS
 
 
-def check(view: NodeView) -> Iterator[Finding]:
-    """Check the host as a whole."""
-    host = view.host
-    kubelet = read_kubelet(host) if host is not None else None
-    if host is None or kubelet is None:
+def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check kubelet's configuration and its host; a host without that configuration is skipped."""
+    kubelet = read_kubelet_info(host)
+    if kubelet is None:
         return
     yield from kubelet_states.check(view, host, kubelet)
     yield from check_topology(view, host, kubelet)
@@ -35,10 +32,10 @@ def check_topology(view: NodeView, host: Snapshot, kubelet: KubeletInfo) -> Iter
     if planned and planned.topology_manager:
         evidence = f"topologyManagerPolicy is {policy}, planned {planned.topology_manager}"
         ok = policy == planned.topology_manager
-        yield judge("kubelet-topology-policy-not-planned", view.node, None, ok=ok, evidence=evidence)
+        yield build_finding("kubelet-topology-policy-not-planned", view.node, None, ok=ok, evidence=evidence)
     numa_nodes = {host.read_number(f"/sys/class/net/{port.netdev}/device/numa_node") for port in view.iter_ports()}
     numa_nodes -= {None, -1}
     if numa_nodes:
         ok = policy != "single-numa-node" or len(numa_nodes) == 1
         evidence = f"{policy}; the rails are on {len(numa_nodes)} NUMA nodes"
-        yield judge("kubelet-topology-affinity-error", view.node, None, ok=ok, evidence=evidence)
+        yield build_finding("kubelet-topology-affinity-error", view.node, None, ok=ok, evidence=evidence)

@@ -1,34 +1,37 @@
-"""What kubelet reports to the cluster about its host: address, name, huge pages, plugin sockets, clock."""
+"""Properties of the host on which kubelet depends: node address, identity, huge pages, plugin sockets, clock."""
 
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 
-from trackbed.doctor.catalogue import judge
+from trackbed.doctor.catalogue import build_finding
 from trackbed.doctor.checks.kubelet_config import KubeletInfo
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
-_ROOT = "/var/lib/kubelet"
+_KUBELET_FOLDER = "/var/lib/kubelet"
 _SOCKET = "kubelet.sock"
 _DRA_SOCKET = "dra.sock"
 """Name of a DRA driver's socket (k8s.io/dynamic-resource-allocation/kubeletplugin)."""
 _IDENTITY = ("/etc/machine-id", "/proc/sys/kernel/hostname")
 _CLOCK = ("timedatectl", "show", "-p", "NTPSynchronized")
-_PAGES = {1 << 30: ("1048576kB", "1GB"), 2 << 20: ("2048kB", "2MB")}
-"""Size in bytes -> its name in sysfs, and in the files of the cgroup controller hugetlb."""
+_HUGE_PAGE_NAMES = {1 << 30: ("1048576kB", "1GB"), 2 << 20: ("2048kB", "2MB")}
+"""Huge page size in bytes -> its names in sysfs and in the files of the cgroup controller hugetlb."""
 _PAGE_COUNT = "/sys/kernel/mm/hugepages/hugepages-{name}/nr_hugepages"
 _POD_LIMIT = "/sys/fs/cgroup/kubepods.slice/hugetlb.{name}.max"
 _DRA_VERSION = (1, 34)
-"""The first version that has resource.k8s.io/v1."""
+"""The first version of Kubernetes that has resource.k8s.io/v1."""
 
 READS = Wanted(
     files=(
         *_IDENTITY,
-        *(_PAGE_COUNT.format(name=name) for name, _ in _PAGES.values()),
-        *(_POD_LIMIT.format(name=name) for _, name in _PAGES.values()),
+        *(_PAGE_COUNT.format(name=name) for name, _ in _HUGE_PAGE_NAMES.values()),
+        *(_POD_LIMIT.format(name=name) for _, name in _HUGE_PAGE_NAMES.values()),
     ),
-    folders=(*(f"{_ROOT}/{name}" for name in ("device-plugins", "pod-resources")), f"{_ROOT}/plugins/*"),
+    folders=(
+        *(f"{_KUBELET_FOLDER}/{name}" for name in ("device-plugins", "pod-resources")),
+        f"{_KUBELET_FOLDER}/plugins/*",
+    ),
     commands=(_CLOCK,),
 )
 
@@ -42,7 +45,7 @@ def check(view: NodeView, host: Snapshot, kubelet: KubeletInfo) -> Iterator[Find
     clock = host.get_output(*_CLOCK)
     if clock:
         ok = clock.strip().endswith("=yes")
-        yield judge("kubelet-clock-skew", view.node, None, ok=ok, evidence=clock.strip())
+        yield build_finding("kubelet-clock-skew", view.node, None, ok=ok, evidence=clock.strip())
 
 
 def check_address(view: NodeView, kubelet: KubeletInfo) -> Iterator[Finding]:
@@ -55,7 +58,7 @@ def check_address(view: NodeView, kubelet: KubeletInfo) -> Iterator[Finding]:
     if addresses:
         ok = not any(address in rail for address in addresses for rail in rails)
         evidence = f"--node-ip={kubelet.flags['node-ip']}"
-        yield judge("kubelet-node-address-on-rail", view.node, None, ok=ok, evidence=evidence)
+        yield build_finding("kubelet-node-address-on-rail", view.node, None, ok=ok, evidence=evidence)
 
 
 def check_identity(view: NodeView, host: Snapshot) -> Iterator[Finding]:
@@ -68,13 +71,13 @@ def check_identity(view: NodeView, host: Snapshot) -> Iterator[Finding]:
             if host.read_text(path) and host.read_text(path) in {other.read_text(path) for other in others}
         ]
         evidence = f"another node has the same content of {', '.join(shared)}" if shared else ""
-        yield judge("kubelet-duplicate-node-name", view.node, None, ok=not shared, evidence=evidence)
+        yield build_finding("kubelet-duplicate-node-name", view.node, None, ok=not shared, evidence=evidence)
 
 
 def check_hugepages(view: NodeView, host: Snapshot, kubelet: KubeletInfo) -> Iterator[Finding]:
-    """Check that pods may use all huge pages.
+    """Check that pods may use all huge pages; skipped if kubelet reserves some.
 
-    Kubelet limits the cgroup of all pods to the pages that it saw when it started, less those that it reserves.
+    Kubelet limits the cgroup of all pods to the pages that existed when it started, less those that it reserves.
     """
     is_reserved = any(
         str(name).startswith("hugepages")
@@ -83,7 +86,7 @@ def check_hugepages(view: NodeView, host: Snapshot, kubelet: KubeletInfo) -> Ite
     )
     known = [
         (size, count, limit)
-        for size, (name, cgroup_name) in _PAGES.items()
+        for size, (name, cgroup_name) in _HUGE_PAGE_NAMES.items()
         if (count := host.read_number(_PAGE_COUNT.format(name=name))) is not None
         and (limit := host.read_number(_POD_LIMIT.format(name=cgroup_name))) is not None
     ]
@@ -93,21 +96,25 @@ def check_hugepages(view: NodeView, host: Snapshot, kubelet: KubeletInfo) -> Ite
         if limit < size * count
     ]
     if known and not is_reserved:
-        yield judge("kubelet-hugepages-not-advertised", view.node, None, ok=not short, evidence="; ".join(short))
+        yield build_finding(
+            "kubelet-hugepages-not-advertised", view.node, None, ok=not short, evidence="; ".join(short)
+        )
 
 
 def check_plugins(view: NodeView, host: Snapshot, kubelet: KubeletInfo) -> Iterator[Finding]:
-    """Check for kubelet's sockets at the paths that plugins expect, and for a kubelet that supports DRA drivers."""
+    """Check that kubelet's sockets are at the paths that plugins expect, and that it supports installed DRA drivers."""
     if kubelet.is_running:
-        folders = [f"{_ROOT}/{name}" for name in ("device-plugins", "pod-resources")]
+        folders = [f"{_KUBELET_FOLDER}/{name}" for name in ("device-plugins", "pod-resources")]
         missing = [folder for folder in folders if _SOCKET not in host.folders.get(folder, ())]
-        root = kubelet.flags.get("root-dir", _ROOT)
+        root = kubelet.flags.get("root-dir", _KUBELET_FOLDER)
         evidence = f"kubelet's folder is {root}; no {_SOCKET} in {', '.join(missing)}" if missing else ""
-        yield judge("kubelet-plugin-socket-missing", view.node, None, ok=not missing, evidence=evidence)
+        yield build_finding("kubelet-plugin-socket-missing", view.node, None, ok=not missing, evidence=evidence)
     drivers = [
-        path for path, names in host.folders.items() if path.startswith(f"{_ROOT}/plugins/") and _DRA_SOCKET in names
+        path
+        for path, names in host.folders.items()
+        if path.startswith(f"{_KUBELET_FOLDER}/plugins/") and _DRA_SOCKET in names
     ]
     version = kubelet.version
     if drivers and version != (0, 0):
         evidence = f"kubelet {version[0]}.{version[1]} with the DRA driver {drivers[0].rpartition('/')[2]}"
-        yield judge("kubelet-dra-api-missing", view.node, None, ok=version >= _DRA_VERSION, evidence=evidence)
+        yield build_finding("kubelet-dra-api-missing", view.node, None, ok=version >= _DRA_VERSION, evidence=evidence)

@@ -1,6 +1,6 @@
 """Step qos: RDMA traffic is in the class that the leaf protects, in both directions, and pauses stop no other class.
 
-bridging   IEEE 802.1Qaz and 802.1Qbb, which every driver with DCB reports by netlink
+bridging   IEEE 802.1Qaz and 802.1Qbb, which every driver with DCB reports over netlink
 marking    files of NVIDIA's driver (trust, DCQCN, traffic class) and of rdma_cm (configfs)
 counters   ethtool -S of mlx5: drops and pauses since the driver was loaded
 """
@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from trackbed.doctor.checks import qos_bridging, qos_counters, qos_marking
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView
+from trackbed.host.snapshot.snapshot import Snapshot
 
 READS = qos_bridging.READS | qos_marking.READS | qos_counters.READS
-"""What these checks read of a host."""
 
 
-def check(view: NodeView) -> Iterator[Finding]:
+def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check each Ethernet port; InfiniBand has service levels instead, which its subnet manager sets."""
-    if view.host is None or view.node.common.link_type != "ethernet":
-        return
-    for module in (qos_bridging, qos_marking, qos_counters):
-        yield from module.check(view, view.host)
+    if view.node.common.link_type == "ethernet":
+        for module in (qos_bridging, qos_marking, qos_counters):
+            yield from module.check(view, host)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from trackbed.doctor.catalogue import judge
+from trackbed.doctor.catalogue import build_finding
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.plan.plan import PortPlan, QosPlan
@@ -24,18 +24,18 @@ def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
         dcb = view.dcb.get(port.netdev)
         yield from check_trust(view, host, port)
         if dcb is not None:
-            yield from check_mapping(view, host, port, dcb)
+            yield from check_dscp_mapping(view, host, port, dcb)
             yield from check_global_pause(view, host, port, qos)
             yield from check_pfc(view, port, dcb)
-            yield from check_classes(view, port, dcb)
+            yield from check_traffic_classes(view, port, dcb)
             yield from check_dcbx(view, port, dcb)
 
 
 def check_trust(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
     """Check that the port trusts DSCP.
 
-    The driver's own file comes first, then the kernel's list of selectors. Without both, entries for DSCP imply trust,
-    because mlx5 trusts DSCP as soon as there is one.
+    The driver's own file takes precedence over the kernel's list of trusted selectors. Without either, entries for
+    DSCP imply trust, because mlx5 trusts DSCP as soon as an entry exists.
     """
     trust, dcb = host.read_text(_TRUST.format(netdev=port.netdev)), view.dcb.get(port.netdev)
     if trust is not None:
@@ -46,13 +46,13 @@ def check_trust(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Find
         ok, evidence = IEEE_8021QAZ_APP_SEL_DSCP in dcb.trust, f"trusted selectors: {dcb.trust or 'none'}"
     else:
         ok, evidence = bool(group_dscp_priorities(dcb.apps)), "no DSCP has a priority" if not dcb.apps else ""
-    yield judge("qos-trust-not-dscp", view.node, port, ok=ok, evidence=evidence)
+    yield build_finding("qos-trust-not-dscp", view.node, port, ok=ok, evidence=evidence)
 
 
-def check_mapping(view: NodeView, host: Snapshot, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
+def check_dscp_mapping(view: NodeView, host: Snapshot, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
     """Check the priorities of the planned DSCPs.
 
-    A DSCP without an entry has its upper three bits as priority, where DSCP is trusted.
+    A trusted DSCP without an entry has the priority in its upper three bits.
     """
     qos, entries = view.node.common.qos, group_dscp_priorities(dcb.apps)
     if not entries and host.read_text(_TRUST.format(netdev=port.netdev)) is None:
@@ -64,16 +64,16 @@ def check_mapping(view: NodeView, host: Snapshot, port: PortPlan, dcb: Dcb) -> I
         for dscp, priority in planned.items()
         if actual[dscp] != priority
     ]
-    yield judge("qos-dscp-map-wrong", view.node, port, ok=not wrong, evidence="; ".join(wrong))
+    yield build_finding("qos-dscp-map-wrong", view.node, port, ok=not wrong, evidence="; ".join(wrong))
 
 
 def check_global_pause(view: NodeView, host: Snapshot, port: PortPlan, qos: QosPlan) -> Iterator[Finding]:
-    """Check that link-level pause is off where PFC is planned."""
+    """Check that link-level pause is off if PFC is planned."""
     output = host.get_output(*(argument.format(netdev=port.netdev) for argument in _PAUSE))
     if qos.pfc and output is not None:
         directions = _PAUSED.findall(output)
         evidence = f"link-level pause is on: {', '.join(directions)}" if directions else ""
-        yield judge("qos-global-pause-on", view.node, port, ok=not directions, evidence=evidence)
+        yield build_finding("qos-global-pause-on", view.node, port, ok=not directions, evidence=evidence)
 
 
 def check_pfc(view: NodeView, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
@@ -83,15 +83,15 @@ def check_pfc(view: NodeView, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
         return
     actual, planned = dcb.pfc.priorities, {qos.priority} if qos.pfc else set[int]()
     evidence = f"PFC on priorities {_format_priorities(actual)}, planned {_format_priorities(planned)}"
-    yield judge("qos-pfc-off", view.node, port, ok=not planned - actual, evidence=evidence)
-    yield judge("qos-pfc-extra-or-wrong-priority", view.node, port, ok=not actual - planned, evidence=evidence)
+    yield build_finding("qos-pfc-off", view.node, port, ok=not planned - actual, evidence=evidence)
+    yield build_finding("qos-pfc-extra-or-wrong-priority", view.node, port, ok=not actual - planned, evidence=evidence)
 
 
 def _format_priorities(priorities: frozenset[int] | set[int]) -> str:
     return ", ".join(map(str, sorted(priorities))) or "none"
 
 
-def check_classes(view: NodeView, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
+def check_traffic_classes(view: NodeView, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
     """Check that the planned priority has a traffic class of its own."""
     if dcb.ets is None:
         return
@@ -99,14 +99,14 @@ def check_classes(view: NodeView, port: PortPlan, dcb: Dcb) -> Iterator[Finding]
     others = {priority for priority, klass in enumerate(classes) if klass == classes[planned] and priority != planned}
     evidence = f"traffic class {classes[planned]} has priority {planned}"
     evidence += f" and {_format_priorities(others)}" if others else ""
-    yield judge("qos-ets-shares-traffic-class", view.node, port, ok=not others, evidence=evidence)
+    yield build_finding("qos-ets-shares-traffic-class", view.node, port, ok=not others, evidence=evidence)
 
 
 def check_dcbx(view: NodeView, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
-    """Check that neither the firmware nor the neighbour (a willing port) overrides the settings."""
+    """Check that DCBX cannot override the settings: it is not left to the firmware, and the port is not willing."""
     if dcb.dcbx is None and dcb.ets is None:
         return
     by_firmware = bool((dcb.dcbx or 0) & DCB_CAP_DCBX_LLD_MANAGED)
     is_willing = dcb.ets is not None and dcb.ets.willing
     reasons = ["the device negotiates by itself"] * by_firmware + ["the port is willing"] * is_willing
-    yield judge("qos-dcbx-firmware-managed", view.node, port, ok=not reasons, evidence=", ".join(reasons))
+    yield build_finding("qos-dcbx-firmware-managed", view.node, port, ok=not reasons, evidence=", ".join(reasons))

@@ -1,25 +1,25 @@
-"""A port's QoS counters since its driver was loaded (ethtool -S; names of mlx5, en_stats.c of Linux)."""
+"""QoS counters of a port since its driver was loaded (ethtool -S; counter names from mlx5's en_stats.c)."""
 
 import re
 from collections.abc import Iterator
 
-from trackbed.doctor.catalogue import judge
+from trackbed.doctor.catalogue import build_finding
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.plan.plan import PortPlan
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 _STATISTICS = ("ethtool", "-S", "{netdev}")
-_LINE = re.compile(r"^\s+(\w+): (\d+)$", re.MULTILINE)
+_LINE = re.compile(r"^\s+(\w+): (\d{1,20})$", re.MULTILINE)
 
-TOLERATED = 1e-6
-"""Tolerated share of dropped packets: a link flap drops a few, and one in a million already slows DCQCN's flows."""
+ACCEPTED_DROP_SHARE = 1e-6
+"""Accepted share of dropped packets, because a link flap drops some; a larger share slows down DCQCN flows."""
 
 READS = Wanted(commands=(_STATISTICS,))
 
 
 def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Check each port that has counters for each priority."""
+    """Check the QoS counters of each port that has them."""
     for port in view.iter_ports():
         output = host.get_output(*(argument.format(netdev=port.netdev) for argument in _STATISTICS))
         counters = {name: int(value) for name, value in _LINE.findall(output or "")}
@@ -28,21 +28,21 @@ def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 
 
 def check_pause_storms(view: NodeView, port: PortPlan, counters: dict[str, int]) -> Iterator[Finding]:
-    """Check that the port has sent no storm of pause frames."""
+    """Check that the driver has counted no storms of pause frames sent by the port."""
     storms = counters.get("tx_pause_storm_error_events")
     if storms is not None:
         evidence = f"tx_pause_storm_error_events {storms}"
-        yield judge("qos-pause-storm", view.node, port, ok=storms == 0, evidence=evidence)
+        yield build_finding("qos-pause-storm", view.node, port, ok=storms == 0, evidence=evidence)
 
 
 def check_drops(view: NodeView, port: PortPlan, counters: dict[str, int]) -> Iterator[Finding]:
-    """Check the drops of the planned priority; the other priorities are lossy."""
+    """Check that the planned priority has no more than the accepted share of drops; other priorities are lossy."""
     qos = view.node.common.qos
     received = counters.get(f"rx_prio{qos.priority}_packets")
     names = [f"rx_prio{qos.priority}_{suffix}" for suffix in ("discards", "buf_discard")]
     drops = {name: counters[name] for name in names if name in counters}
     if not qos.pfc or received is None or not drops:
         return
-    ok = max(drops.values()) <= received * TOLERATED
+    ok = max(drops.values()) <= received * ACCEPTED_DROP_SHARE
     evidence = ", ".join(f"{name} {value}" for name, value in drops.items())
-    yield judge("qos-lossless-drops", view.node, port, ok=ok, evidence=f"{evidence} of {received} packets")
+    yield build_finding("qos-lossless-drops", view.node, port, ok=ok, evidence=f"{evidence} of {received} packets")

@@ -3,10 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from trackbed.doctor.catalogue import judge
+from trackbed.doctor.catalogue import build_finding, format_value
 from trackbed.doctor.finding import Finding
-from trackbed.doctor.rdma_devices import BELOW, list_rdma_devices
-from trackbed.doctor.rdma_devices import READS as DEVICES
+from trackbed.doctor.rdma_devices import HARDWARE_DEVICES, list_rdma_devices
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.plan.plan import PortPlan
 from trackbed.host.kinds.file import BOOT_SCRIPT as SCRIPT
@@ -21,32 +20,29 @@ _COUNTERS = "/ports/1/hw_counters"
 _COUNTER_NAMES = ("np_ecn_marked_roce_packets", "np_cnp_sent", "rp_cnp_handled", "rp_cnp_ignored")
 _NOTIFICATION = ("qos-ecn-notification-off", "roce_np", "np_ecn_marked_roce_packets", "np_cnp_sent")
 _REACTION = ("qos-ecn-reaction-off", "roce_rp", "rp_cnp_ignored", "rp_cnp_handled")
-"""(fault, folder of the switches, counter of causes, counter of responses)."""
+"""(fault id, folder of the settings, counter of causes, counter of responses)."""
 _CM = "/sys/kernel/config/rdma_cm/{device}/ports/1"
 _UNITS = ("/etc/systemd/system/*.service", "/etc/udev/rules.d/*.rules")
 _QOS_COMMAND = re.compile(r"mlnx_qos|cma_roce_tos|\bdcb (?:app|pfc|ets)\b")
-"""A command that sets QoS, in any unit or rule."""
+"""A command in a systemd unit or udev rule that sets QoS."""
 
-READS = (
-    Wanted(
-        files=(
-            *(f"{_ECN}/{side}/enable/*" for side in ("roce_np", "roce_rp")),
-            *(f"{_ECN}/roce_np/{name}" for name in ("cnp_dscp", "cnp_802p_prio")),
-            *(f"{_CC}/np_cnp_{name}" for name in ("dscp", "prio")),
-            *(f"{BELOW}/*{_COUNTERS}/{name}" for name in _COUNTER_NAMES),
-            f"{BELOW}/*{_CLASS}",
-            *(f"{_CM.format(device='*')}/default_roce_{name}" for name in ("tos", "mode")),
-            *_UNITS,
-            SCRIPT,
-            WANTED,
-        )
+READS = Wanted(
+    files=(
+        *(f"{_ECN}/{side}/enable/*" for side in ("roce_np", "roce_rp")),
+        *(f"{_ECN}/roce_np/{name}" for name in ("cnp_dscp", "cnp_802p_prio")),
+        *(f"{_CC}/np_cnp_{name}" for name in ("dscp", "prio")),
+        *(f"{HARDWARE_DEVICES}/*{_COUNTERS}/{name}" for name in _COUNTER_NAMES),
+        f"{HARDWARE_DEVICES}/*{_CLASS}",
+        *(f"{_CM.format(device='*')}/default_roce_{name}" for name in ("tos", "mode")),
+        *_UNITS,
+        SCRIPT,
+        WANTED,
     )
-    | DEVICES
 )
 
 
 def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Check each port by the files of its driver, then whether the next boot restores the settings."""
+    """Check the files of each port's driver, and that the next boot restores the settings."""
     for port in view.iter_ports():
         yield from check_ecn(view, host, port)
         yield from check_cnp_marking(view, host, port)
@@ -56,7 +52,7 @@ def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 
 
 def check_ecn(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
-    """Check DCQCN by the switches of NVIDIA's driver; without them, by counters of marks without a response."""
+    """Check that DCQCN is on, in NVIDIA's driver or, without its settings, by counters: marks must get a response."""
     qos = view.node.common.qos
     if not qos.ecn:
         return
@@ -66,14 +62,14 @@ def check_ecn(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Findin
         causes, responses = counts[cause], counts[response]
         if switch is not None:
             evidence = f"ecn/{side}/enable/{qos.priority} is {switch}"
-            yield judge(fault_id, view.node, port, ok=switch == 1, evidence=evidence)
+            yield build_finding(fault_id, view.node, port, ok=switch == 1, evidence=evidence)
         elif causes is not None and responses is not None:
             evidence = f"{cause} {causes}, {response} {responses}"
-            yield judge(fault_id, view.node, port, ok=not causes or responses > 0, evidence=evidence)
+            yield build_finding(fault_id, view.node, port, ok=not causes or responses > 0, evidence=evidence)
 
 
 def _sum_counter(host: Snapshot, port: PortPlan, name: str) -> int | None:
-    """Return a counter summed over the port's RDMA devices; None where no device has it."""
+    """Return a counter summed over the port's RDMA devices; None if no device has it."""
     counts = [host.read_number(f"{device.folder}{_COUNTERS}/{name}") for device in list_rdma_devices(host, port.netdev)]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
@@ -83,32 +79,35 @@ def check_cnp_marking(view: NodeView, host: Snapshot, port: PortPlan) -> Iterato
     """Check the DSCP and priority of congestion notification packets (CNPs)."""
     qos, base = view.node.common.qos, f"{_ECN.format(netdev=port.netdev)}/roce_np"
     cc = _CC.format(pci=port.pci or host.find_pci(port.netdev))
-    dscp = _coalesce(host.read_number(f"{base}/cnp_dscp"), host.read_number(f"{cc}/np_cnp_dscp"))
-    priority = _coalesce(host.read_number(f"{base}/cnp_802p_prio"), host.read_number(f"{cc}/np_cnp_prio"))
+    dscp = _select_known_number(host.read_number(f"{base}/cnp_dscp"), host.read_number(f"{cc}/np_cnp_dscp"))
+    priority = _select_known_number(host.read_number(f"{base}/cnp_802p_prio"), host.read_number(f"{cc}/np_cnp_prio"))
     if qos.ecn and dscp is not None:
         ok = dscp == qos.cnp_dscp and priority in {None, qos.cnp_dscp >> 3}
-        evidence = f"CNPs have DSCP {dscp}, priority {priority}; planned {qos.cnp_dscp}, {qos.cnp_dscp >> 3}"
-        yield judge("qos-cnp-dscp-wrong", view.node, port, ok=ok, evidence=evidence)
+        evidence = (
+            f"CNPs have DSCP {dscp}, priority {format_value(priority)}; planned {qos.cnp_dscp}, {qos.cnp_dscp >> 3}"
+        )
+        yield build_finding("qos-cnp-dscp-wrong", view.node, port, ok=ok, evidence=evidence)
 
 
-def _coalesce(first: int | None, second: int | None) -> int | None:
+def _select_known_number(first: int | None, second: int | None) -> int | None:
+    """Return the first of the two numbers that is known; None if neither is."""
     return second if first is None else first
 
 
 def check_traffic_class(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
-    """Check the traffic class that each device forces on its queue pairs."""
+    """Check that each RDMA device forces the planned traffic class on its queue pairs."""
     planned = compute_traffic_class(view.node)
     for text in _read_traffic_classes(host, port):
-        match = re.search(r"\d+", text)
+        match = re.search(r"\d{1,9}", text)
         actual = int(match[0]) if match else None
         evidence = f"traffic_class of {port.netdev}: {'not forced' if actual is None else actual}, planned {planned}"
-        yield judge("qos-traffic-class-not-forced", view.node, port, ok=actual == planned, evidence=evidence)
+        yield build_finding("qos-traffic-class-not-forced", view.node, port, ok=actual == planned, evidence=evidence)
 
 
 def check_rdma_cm(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
-    """Check the ToS and RoCE mode of rdma_cm.
+    """Check the ToS and RoCE mode of rdma_cm for the port's devices.
 
-    Its configfs has a device only after a mkdir of its name; devices without a folder are skipped.
+    Its configfs shows a device only after `mkdir` of the device's name; other devices are skipped.
     """
     planned = compute_traffic_class(view.node)
     for device in list_rdma_devices(host, port.netdev):
@@ -116,26 +115,24 @@ def check_rdma_cm(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Fi
         tos, mode = host.read_number(f"{base}/default_roce_tos"), host.read_text(f"{base}/default_roce_mode")
         if tos is not None:
             evidence = f"rdma_cm gives {device.name} the class {tos}, planned {planned}"
-            yield judge("qos-rdma-cm-tos-wrong", view.node, port, ok=tos == planned, evidence=evidence)
+            yield build_finding("qos-rdma-cm-tos-wrong", view.node, port, ok=tos == planned, evidence=evidence)
         if mode is not None:
             evidence = f"rdma_cm uses {mode} for {device.name}"
-            yield judge("qos-rdma-cm-roce-v1", view.node, port, ok=mode == "RoCE v2", evidence=evidence)
+            yield build_finding("qos-rdma-cm-roce-v1", view.node, port, ok=mode == "RoCE v2", evidence=evidence)
 
 
 def check_persistence(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Check that QoS is set at boot, where a port has settings that a reboot loses (DCB, NVIDIA's driver)."""
+    """Check that QoS is set at boot, if a port has settings that a reboot loses (DCB, NVIDIA's driver)."""
     if not any(port.netdev in view.dcb or _read_traffic_classes(host, port) for port in view.iter_ports()):
         return
     ours = [SCRIPT] if host.exists(SCRIPT) and host.exists(WANTED) else []
-    others = [
-        path for pattern in _UNITS for path in host.glob(pattern) if _QOS_COMMAND.search(host.read_text(path) or "")
-    ]
+    others = [path for path in host.glob(*_UNITS) if _QOS_COMMAND.search(host.read_text(path) or "")]
     setters = [*ours, *others]
     evidence = f"set at boot by {', '.join(setters)}" if setters else "no unit and no udev rule here sets QoS"
-    yield judge("qos-not-persistent", view.node, None, ok=bool(setters), evidence=evidence)
+    yield build_finding("qos-not-persistent", view.node, None, ok=bool(setters), evidence=evidence)
 
 
 def _read_traffic_classes(host: Snapshot, port: PortPlan) -> list[str]:
-    """Return the content of the file `traffic_class` of each device of the port."""
+    """Return the content of `traffic_class` for each of the port's RDMA devices that have this file."""
     texts = [host.read_text(device.folder + _CLASS) for device in list_rdma_devices(host, port.netdev)]
     return [text for text in texts if text is not None]

@@ -1,8 +1,8 @@
-"""Step routing, the rails' own part: source rules and tables as planned (`trackbed.fabric.plan.routes`)."""
+"""Checks of step routing for the rails' own rules and tables, which `trackbed.fabric.plan.routes` plans."""
 
 from collections.abc import Iterator
 
-from trackbed.doctor.catalogue import judge
+from trackbed.doctor.catalogue import build_finding, restrict_to_address
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView, format_route, format_rule
 from trackbed.fabric.model.ranges import BITS, V4, Range
@@ -17,39 +17,43 @@ RTN_UNICAST = 1
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Check the rule and the table of every addressed port on the host."""
+    """Check the rule and the table of each address of the ports that are on the host."""
     for port in view.iter_ports():
         link = view.find_link(port)
         if link is None:
             continue
         for address in port.addresses:
-            yield from check_rule(view, port, address)
-            yield from check_table(view, port, address)
+            addressed = restrict_to_address(port, address)
+            yield from check_rule(view, addressed, address)
+            yield from check_table(view, addressed, address)
 
 
 def check_rule(view: NodeView, port: PortPlan, address: AddressPlan) -> Iterator[Finding]:
-    """Check that the address's rule selects the rail's table and that no earlier rule takes its traffic."""
+    """Check that the rule of an address selects the rail's table, and that no earlier rule matches its traffic."""
     node, family = view.node, FAMILY[address.version]
     table, priority = node.common.rails[port.rail].table, node.common.rule_priority + port.rail
     rules = [rule for rule in view.state.rules if rule.family == family]
-    matches = [rule for rule in rules if _selects_only(rule, address)]
+    matches = [rule for rule in rules if _is_source_rule(rule, address)]
     listing = "; ".join(map(format_rule, matches)) or f"no rule from {address}"
-    yield judge("route-rule-missing", node, port, ok=bool(matches), evidence=listing)
+    yield build_finding("route-rule-missing", node, port, ok=bool(matches), evidence=listing)
     if not matches:
         return
     ok = any(rule.table == table for rule in matches)
-    yield judge("route-rule-wrong-table", node, port, ok=ok, evidence=f"{listing}, planned table {table}")
-    shadows = [rule for rule in rules if 0 < rule.priority < priority and _diverts(view, rule, address)]
-    yield judge("route-rule-shadowed", node, port, ok=not shadows, evidence="; ".join(map(format_rule, shadows)))
+    yield build_finding("route-rule-wrong-table", node, port, ok=ok, evidence=f"{listing}, planned table {table}")
+    shadows = [rule for rule in rules if 0 < rule.priority < priority and _matches_rail_traffic(view, rule, address)]
+    yield build_finding(
+        "route-rule-shadowed", node, port, ok=not shadows, evidence="; ".join(map(format_rule, shadows))
+    )
 
 
-def _selects_only(rule: PolicyRule, address: AddressPlan) -> bool:
+def _is_source_rule(rule: PolicyRule, address: AddressPlan) -> bool:
+    """Return whether a rule selects traffic from exactly this address."""
     return rule.src == address.address and rule.src_prefix == BITS[address.version] and not rule.invert
 
 
-def _diverts(view: NodeView, rule: PolicyRule, address: AddressPlan) -> bool:
-    """Return whether a rule takes the address's rail traffic; the fence and rules of other rails do not."""
-    if rule.invert or rule.fwmark or rule.iif or rule.oif or _selects_only(rule, address):
+def _matches_rail_traffic(view: NodeView, rule: PolicyRule, address: AddressPlan) -> bool:
+    """Return whether a rule matches rail traffic from an address; the fence and the rails' own rules do not count."""
+    if rule.invert or rule.fwmark or rule.iif or rule.oif or _is_source_rule(rule, address):
         return False
     covers = not rule.src_prefix or address.address in Range(address.version, rule.src or 0, rule.src_prefix)
     target = Range(address.version, rule.dst or 0, rule.dst_prefix) if rule.dst_prefix else None
@@ -57,37 +61,39 @@ def _diverts(view: NodeView, rule: PolicyRule, address: AddressPlan) -> bool:
 
 
 def check_table(view: NodeView, port: PortPlan, address: AddressPlan) -> Iterator[Finding]:
-    """Check the routes of the rail's table."""
-    node, table, index = view.node, view.node.common.rails[port.rail].table, _get_index(view, port)
+    """Check that the rail's table has its routes, with the planned gateway and source address."""
+    node, table, link = view.node, view.node.common.rails[port.rail].table, view.find_link(port)
     routes = [
         route
         for route in view.state.routes
         if route.family == FAMILY[address.version]
         and route.table == table
-        and (route.oif == index or route.type != RTN_UNICAST)
+        and ((link and route.oif == link.index) or route.type != RTN_UNICAST)
     ]
     flaps = _describe_flaps(view, port)
     listing = "; ".join(format_route(view, route) for route in routes) or f"table {table} is empty"
     fault_id = "route-table-flushed-by-link-down" if flaps else "route-table-empty"
-    over_port = [route for route in routes if route.type == RTN_UNICAST]
+    unicast_routes = [route for route in routes if route.type == RTN_UNICAST]
     evidence = listing + (f"; {flaps}" if flaps else "")
-    yield judge(fault_id, node, port, ok=bool(over_port), evidence=evidence)
-    if not over_port:
+    yield build_finding(fault_id, node, port, ok=bool(unicast_routes), evidence=evidence)
+    if not unicast_routes:
         return
     if address.gateway:
         yield from _check_gateway_routes(view, port, address, routes)
-    wrong = [route for route in over_port + _list_main_routes(view, port, address) if route.prefsrc != address.address]
+    wrong = [
+        route for route in unicast_routes + _list_main_routes(view, port, address) if route.prefsrc != address.address
+    ]
     evidence = "; ".join(format_route(view, route) for route in wrong)
-    yield judge("route-source-hint-wrong", node, port, ok=not wrong, evidence=evidence)
+    yield build_finding("route-source-hint-wrong", node, port, ok=not wrong, evidence=evidence)
 
 
 def _check_gateway_routes(
     view: NodeView, port: PortPlan, address: AddressPlan, routes: list[Route]
 ) -> Iterator[Finding]:
-    """Check that gateways are on-link, and that a route leads to the rail's whole range."""
+    """Check that gateways are on-link, and that a gateway leads to the rest of the rail's range."""
     off_link = [route for route in routes if route.gateway and route.gateway not in address.subnet]
     evidence = "; ".join(format_route(view, route) for route in off_link)
-    yield judge("route-gateway-not-on-link", view.node, port, ok=not off_link, evidence=evidence)
+    yield build_finding("route-gateway-not-on-link", view.node, port, ok=not off_link, evidence=evidence)
     rail = view.node.common.rails[port.rail]
     rail_range = rail.v4 if address.version == V4 else rail.v6
     if rail_range is None or rail_range == address.subnet:
@@ -99,26 +105,20 @@ def _check_gateway_routes(
         for route in routes
     )
     listing = "; ".join(format_route(view, route) for route in routes)
-    yield judge("route-supernet-missing", view.node, port, ok=ok, evidence=listing)
+    yield build_finding("route-supernet-missing", view.node, port, ok=ok, evidence=listing)
 
 
 def _list_main_routes(view: NodeView, port: PortPlan, address: AddressPlan) -> list[Route]:
     """Return the routes of table main over this port that have a gateway."""
-    index, family = _get_index(view, port), FAMILY[address.version]
     return [
         route
-        for route in view.state.routes
-        if route.family == family and route.table == MAIN_TABLE and route.oif == index and route.gateway
+        for route in view.list_routes(port)
+        if route.family == FAMILY[address.version] and route.table == MAIN_TABLE and route.gateway
     ]
 
 
-def _get_index(view: NodeView, port: PortPlan) -> int:
-    link = view.find_link(port)
-    return link.index if link else 0
-
-
 def _describe_flaps(view: NodeView, port: PortPlan) -> str:
-    """Return how often the carrier changed since the last apply; empty where it did not or no count is known."""
+    """Describe how often the carrier changed since the last apply; empty if it did not, or if unknown."""
     link, baseline = view.find_link(port), (view.baseline or {}).get(port.netdev)
     if link is None or baseline is None or port.netdev in view.moved_ports:
         return ""

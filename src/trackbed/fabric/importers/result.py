@@ -11,12 +11,12 @@ from trackbed.fabric.plan.lock import render_lock
 from trackbed.fabric.yaml_text import FABRIC_LAYOUT, render_mapping
 
 NOTE = "note"
-"""Severity of a problem that only explains; no action is needed."""
+"""Severity of a problem that needs no action."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """A Fabric with the slots that give its nodes their addresses, and the problems of the imported files."""
+    """An imported Fabric, the slots that reproduce its nodes' addresses, and the problems of the imported files."""
 
     fabric: Fabric
     lock: Mapping[str, int]
@@ -30,14 +30,14 @@ class ImportResult:
     @property
     def is_clean(self) -> bool:
         """Whether no problem needs attention."""
-        return all(finding.severity == NOTE for finding in self.problems)
+        return all(problem.severity == NOTE for problem in self.problems)
 
     def render_fabric(self) -> str:
-        """Render the Fabric document, headed by what was imported."""
+        """Render the Fabric document below a comment that summarizes the import."""
         head = f"# Imported from {self.summary}.\n"
-        findings = sum(finding.severity in {"error", "warning"} for finding in self.problems)
-        if findings:
-            head += f"# {findings} findings were reported: look into them before this is applied.\n"
+        count = sum(problem.severity in {"error", "warning"} for problem in self.problems)
+        if count:
+            head += f"# {count} findings were reported: look into them before this is applied.\n"
         return head + render_mapping(self.document, FABRIC_LAYOUT)
 
     def render_lock(self) -> str:
@@ -46,7 +46,7 @@ class ImportResult:
 
 
 class HostProblem(NamedTuple):
-    """A problem of one host; equal messages about several hosts become one Problem."""
+    """A problem of one host; `merge_problems` merges equal messages of several hosts."""
 
     code: str
     message: str
@@ -58,24 +58,40 @@ class HostProblem(NamedTuple):
 def merge_problems(host_problems: Iterable[HostProblem]) -> list[Problem]:
     """Return one Problem for each message, with the place of the first host.
 
-    The hosts are named unless there is one, whose place is known.
+    The message names the hosts, except a single host with a known place.
     """
     groups: dict[tuple[str, str, str], list[HostProblem]] = {}
-    for remark in host_problems:
-        groups.setdefault((remark.severity, remark.code, remark.message), []).append(remark)
+    for problem in host_problems:
+        groups.setdefault((problem.severity, problem.code, problem.message), []).append(problem)
     return [
-        Problem(code, message + _name_hosts(members), place=members[0].place, severity=severity)
+        Problem(code, message + _format_host_suffix(members), place=members[0].place, severity=severity)
         for (severity, code, message), members in groups.items()
     ]
 
 
-def _name_hosts(members: list[HostProblem]) -> str:
-    hosts = dict.fromkeys(remark.host for remark in members)
+def _format_host_suffix(members: list[HostProblem]) -> str:
+    hosts = dict.fromkeys(member.host for member in members)
     if len(hosts) > 1:
         return f" ({len(hosts)} hosts: {fold_hosts(hosts)})"
     return "" if members[0].place else f" ({members[0].host})"
 
 
-def format_count(count: int, noun: str) -> str:
-    """Return a number with its noun: 1 host, 2 hosts."""
-    return f"{count} {noun}{'s' if count != 1 else ''}"
+def format_count(count: int, noun: str, plural: str = "") -> str:
+    """Return a count with its noun: 1 host, 2 hosts."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
+def sort_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return the problems in order: errors, warnings, notes, each by place."""
+    rank = {"error": 0, "warning": 1, NOTE: 2}
+    return tuple(
+        sorted(
+            problems,
+            key=lambda problem: (
+                rank[problem.severity],
+                problem.place or Place("", 0, 0),
+                problem.code,
+                problem.message,
+            ),
+        )
+    )

@@ -5,10 +5,13 @@ Checks that need the arithmetic of the plan (capacity, overlap) are in `plan.cap
 
 from collections.abc import Iterator
 
-from trackbed.fabric.model.fabric import FabricSpec
-from trackbed.fabric.model.model import IFNAMSIZ_BYTES
-from trackbed.fabric.model.nodes import NodeGroup, Ports, PortSelector, find_duplicates
+from trackbed.fabric.bounds import HOST_VFS
+from trackbed.fabric.model.check_pods import check_pods
+from trackbed.fabric.model.fabric import FabricSpec, choose_netdev
+from trackbed.fabric.model.name_template import KEEP
+from trackbed.fabric.model.nodes import MAX_PORTS, NodeGroup, Ports, PortSelector, map_duplicates
 from trackbed.fabric.model.problems import Path, Problem
+from trackbed.fabric.text_syntax import explain_bad_interface_name
 
 RDMA_OVERHEAD_BYTES = 104
 """Headers around an RDMA payload on Ethernet, rounded up to the customary 4200 bytes for 4096.
@@ -23,21 +26,26 @@ def check_fabric(spec: FabricSpec) -> Iterator[Problem]:
     yield from _check_mtu(spec)
     yield from _check_addressing(spec)
     yield from _check_names(spec)
+    if (vfs := spec.vfs.count * len(spec.rails)) > HOST_VFS:
+        message = (
+            f"{spec.vfs.count} VFs on {len(spec.rails)} rails are {vfs} on a host, {HOST_VFS} at most; write fewer"
+        )
+        yield Problem("too-many-vfs", message, ("spec", "vfs", "count"))
     if spec.qos.dscp == spec.qos.cnp_dscp:
         message = f"dscp and cnpDscp are both {spec.qos.dscp}: congestion notifications need a class of their own"
         yield Problem("same-dscp", message, ("spec", "qos", "cnpDscp"))
-    if spec.kubernetes.pkey is not None and spec.link_type != "infiniband":
-        message = (
-            "a partition key is InfiniBand's, and linkType is ethernet; leave it out, or write linkType infiniband"
-        )
-        yield Problem("pkey-on-ethernet", message, ("spec", "kubernetes", "pkey"))
-    if spec.rdma.namespace_mode == "exclusive" and spec.shares_ports:
-        message = "namespaceMode exclusive hides RDMA devices from macvlan pods; write shared, or pods.mode move"
-        yield Problem("rdma-mode", message, ("spec", "rdma", "namespaceMode"))
+    yield from check_pods(spec)
 
 
 def _check_nodes(spec: FabricSpec) -> Iterator[Problem]:
-    for name, (first, second) in find_duplicates(spec.nodes).items():
+    count = sum(len(group.list_names()) for group in spec.nodes)
+    if count * len(spec.rails) > MAX_PORTS:
+        message = (
+            f"{count} hosts with {len(spec.rails)} rails have {count * len(spec.rails)} ports, a Fabric has at most "
+            f"{MAX_PORTS}; cut it into several"
+        )
+        yield Problem("too-many-ports", message, ("spec", "nodes"))
+    for name, (first, second) in map_duplicates(spec.nodes).items():
         message = f"node {name!r} is already in group {first + 1}; a node belongs to one group"
         yield Problem("duplicate-node", message, ("spec", "nodes", second, "hosts"))
     for index, group in enumerate(spec.nodes):
@@ -47,7 +55,7 @@ def _check_nodes(spec: FabricSpec) -> Iterator[Problem]:
 
 def _check_group(spec: FabricSpec, group: NodeGroup, path: Path) -> Iterator[Problem]:
     rails = len(spec.rails)
-    lists: list[tuple[Path, Ports]] = [((*path, "hostPorts", host), ports) for host, ports in group.host_ports.items()]
+    lists = [((*path, "hostPorts", host), ports) for host, ports in group.host_ports.items()]
     if group.ports is not None:
         lists.append(((*path, "ports"), group.ports))
     for ports_path, ports in lists:
@@ -56,7 +64,9 @@ def _check_group(spec: FabricSpec, group: NodeGroup, path: Path) -> Iterator[Pro
             message = f"{len(ports)} ports{server} for {rails} rails; list one for each rail, null where there is none"
             yield Problem("port-count", message, ports_path)
         yield from _check_repeated_ports(ports_path, ports)
-    if group.ports and (rail := next((rail for rail, _ in _list_macs(group.ports)), None)) is not None:
+    if all(len(ports) == rails for _, ports in lists):
+        yield from _check_merged_ports(spec, group, path)
+    if group.ports and (rail := next((rail for rail, _ in _iter_macs(group.ports)), None)) is not None:
         yield from _check_shared_mac(group, (*path, "ports", rail))
     names = set(group.list_names()) if group.host_ports else set()
     for host in group.host_ports.keys() - names:
@@ -93,18 +103,50 @@ def _check_repeated_ports(path: Path, ports: Ports) -> Iterator[Problem]:
                 yield Problem("duplicate-port", message, (*path, rail))
 
 
+def _check_merged_ports(spec: FabricSpec, group: NodeGroup, path: Path) -> Iterator[Problem]:
+    """Check the ports of each host as they are planned: the entry of a host completed by that of its group."""
+    for host, ports in group.host_ports.items():
+        merged = group.select_ports(host, len(spec.rails))
+        host_path = (*path, "hostPorts", host)
+        if not any(merged):
+            yield Problem("no-ports", "this host has a port on no rail; leave it out", host_path)
+        if not any(_check_repeated_ports(host_path, ports)):
+            yield from _check_repeated_ports(host_path, merged)
+        yield from _check_port_names(spec, host_path, merged)
+    if group.ports is not None and not group.host_ports:
+        yield from _check_port_names(spec, (*path, "ports"), group.ports)
+
+
+def _check_port_names(spec: FabricSpec, path: Path, ports: Ports) -> Iterator[Problem]:
+    """Report a port that keeps its name although the port of another rail gets this name."""
+    present = [rail for rail, port in enumerate(ports) if port is not None]
+    planned = {choose_netdev(spec, rail): rail for rail in present if not _keeps_name(spec, ports[rail])}
+    for rail in present:
+        port = ports[rail]
+        if port is not None and port.netdev in planned and _keeps_name(spec, port):
+            message = (
+                f"the port of rail {rail} keeps its name {port.netdev}, which the port of rail {planned[port.netdev]} "
+                "gets; write another names.netdev"
+            )
+            yield Problem("duplicate-name", message, (*path, rail))
+
+
+def _keeps_name(spec: FabricSpec, port: PortSelector | None) -> bool:
+    return port is not None and port.keeps_name(keep=spec.names.netdev == KEEP)
+
+
 def _check_duplicate_macs(spec: FabricSpec) -> Iterator[Problem]:
     """Report a MAC address of two hosts."""
     owners: dict[str, str] = {}
     for index, group in enumerate(spec.nodes):
         for host, ports in group.host_ports.items():
-            for rail, mac in _list_macs(ports):
+            for rail, mac in _iter_macs(ports):
                 if owners.setdefault(mac, host) != host:
                     message = f"MAC address {mac} is already at {owners[mac]!r}; a MAC address belongs to one port"
                     yield Problem("duplicate-mac", message, ("spec", "nodes", index, "hostPorts", host, rail))
 
 
-def _list_macs(ports: Ports) -> Iterator[tuple[int, str]]:
+def _iter_macs(ports: Ports) -> Iterator[tuple[int, str]]:
     return ((rail, port.mac) for rail, port in enumerate(ports) if isinstance(port, PortSelector) and port.mac)
 
 
@@ -169,12 +211,10 @@ def _check_point_to_point(spec: FabricSpec) -> Iterator[Problem]:
 
 def _check_names(spec: FabricSpec) -> Iterator[Problem]:
     first_rails: dict[str, int] = {}
-    template = "rail{rail}" if spec.names.netdev == "keep" else spec.names.netdev
-    for rail, entry in enumerate(spec.rails):
-        name = entry.name or template.format(rail=rail, number=rail + 1, unit=0)
-        if len(name.encode()) > IFNAMSIZ_BYTES:
-            message = f"interface name {name!r} has {len(name.encode())} bytes, the kernel allows {IFNAMSIZ_BYTES}"
-            yield Problem("name-too-long", message, ("spec", "names", "netdev"))
+    for rail in range(len(spec.rails)):
+        name = choose_netdev(spec, rail)
+        if reason := explain_bad_interface_name(name):
+            yield Problem(*reason, ("spec", "names", "netdev"))
             return
         if first_rails.setdefault(name, rail) != rail:
             message = (

@@ -30,7 +30,14 @@ AnyRange = Annotated[
 
 
 class OtherRanges(FabricModel):
-    """Other ranges in use on these hosts; no planned address may lie in them."""
+    """Other ranges in use on these hosts; no planned address may lie in them.
+
+    Example:
+        pods: [10.244.0.0/16]
+        services: [10.96.0.0/12]
+        nodes: [192.168.10.0/24, 192.168.20.0/24]
+        docker: [172.17.0.0/16]
+    """
 
     pods: tuple[AnyRange, ...] = ()
     """Pod CIDRs of the primary network."""
@@ -43,7 +50,11 @@ class OtherRanges(FabricModel):
 
 
 class PodsSpec(FabricModel):
-    """How pods get rails."""
+    """How pods get rails.
+
+    Example:
+        mode: macvlan
+    """
 
     mode: Literal["move", "sriov", "macvlan"] | None = None
     """move: the port moves into the pod. sriov: a VF of it does. macvlan: pods share it.

@@ -1,18 +1,12 @@
-"""Settings for the stacks on Kubernetes.
-
-kubernetes:
-  namespace: training          # of pods with rails
-  ipam: nv-ipam
-  pkey: "0x8001"               # InfiniBand only
-  versions: {nvidia-network-operator: v26.4.1}
-"""
+"""Settings for the stacks on Kubernetes."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator
 
-from trackbed.fabric.model.model import NUMBER_OR_TEXT, DnsLabel, FabricModel, make_error
+from trackbed.fabric.model.model import ANYTHING, NUMBER_OR_TEXT, DnsLabel, FabricModel, ImageReference, make_error
+from trackbed.fabric.model.stack_names import STACK_MODULES, suggest_choice
 
 _PKEY = re.compile(r"0[xX][0-9a-fA-F]{1,4}|[1-9][0-9]{0,4}")
 
@@ -31,8 +25,34 @@ PKey = Annotated[int, BeforeValidator(_parse_pkey), NUMBER_OR_TEXT]
 """InfiniBand partition key (IBTA 10.9.2): 15 bits and the membership bit; the base key 0 names no partition."""
 
 
+class ImagesSpec(FabricModel):
+    """Images that you build and push yourself.
+
+    Example:
+        agent: registry.example/trackbed/agent:0.1.0
+    """
+
+    agent: ImageReference | None = None
+    """The agent's, of stack native: what you built by `scripts/image`. Default: one that is on no registry."""
+
+
 class KubernetesSpec(FabricModel):
-    """Settings for stacks on Kubernetes."""
+    """Settings for stacks on Kubernetes.
+
+    Example:
+        stack: network-operator-ib-sriov
+        namespace: training
+        ipam: whereabouts
+        driver: container
+        management: cilium
+        pkey: 0x8001
+        images: {agent: registry.example/trackbed/agent:0.1.0}
+        versions:
+          nvidia-network-operator: v26.4.1
+        values:
+          nvidia-gpu-operator:
+            gdrcopy: {enabled: true}
+    """
 
     stack: DnsLabel = "native"
     """The stack of controller and webhook (`trackbed stacks`); commands have an option for it."""
@@ -46,5 +66,16 @@ class KubernetesSpec(FabricModel):
     """Primary network to write Helm values for; it is kept off the rails."""
     pkey: PKey | None = None
     """InfiniBand partition of the pods. Default: the default partition."""
+    images: ImagesSpec = Field(default_factory=ImagesSpec)
+    """Images that you build and push yourself."""
     versions: dict[str, str] = Field(default_factory=dict)
     """Component -> version of the release catalogue. Default: the newest release of each."""
+    values: dict[str, Annotated[dict[str, Any], ANYTHING]] = Field(default_factory=dict)
+    """Component -> Helm values of your own, merged over those of the stack. They are no place for secrets."""
+
+    @field_validator("stack")
+    @classmethod
+    def _check_stack(cls, value: str) -> str:
+        if value not in STACK_MODULES:
+            raise make_error("stack-unknown", f"no stack is called {value!r}; {suggest_choice(value, STACK_MODULES)}")
+        return value

@@ -1,4 +1,4 @@
-"""Loading of a Fabric and its lock from text, with all problems of the text."""
+"""Loading of a Fabric and its lock from text; all problems of the text are reported together."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ class LoadedFabric:
     source: YamlDocument
 
     def locate(self, problems: Iterable[Problem]) -> list[Problem]:
-        """Return the problems with the places of their paths filled in."""
+        """Return the problems, each with the place of its path in the document."""
         return [_add_place(problem, self.source) for problem in problems]
 
 
 def load_fabric(content: bytes, file: str, lock_content: bytes | None = None, lock_file: str = "") -> LoadedFabric:
-    """Parse a Fabric; its lock may be a second document in the same file, or be passed as `lock`.
+    """Parse a Fabric; its lock may be a second document in the same file, or be passed as `lock_content`.
 
     Raises SpecError with all problems. No file is opened here: the caller passes the content.
     """
@@ -44,13 +44,24 @@ def load_fabric(content: bytes, file: str, lock_content: bytes | None = None, lo
     lock_model = _validate(Lock, lock_documents[0]) if lock_documents else None
     problems = [_add_place(problem, fabric_source) for problem in check_fabric(fabric.spec)]
     if lock_model is not None and lock_model.fabric != fabric.metadata.name:
-        message = f"this lock belongs to fabric {lock_model.fabric!r}, not {fabric.metadata.name!r}"
+        message = f"this lock belongs to fabric {lock_model.fabric!r}, not {fabric.metadata.name!r}; "
+        message += "a lock is read from beside its Fabric, so each Fabric needs a folder of its own"
         problems.append(Problem("foreign-lock", message, ("fabric",), lock_documents[0].find_place(("fabric",))))
     if lock_model is not None:
         problems += _check_lock(lock_model, lock_documents[0])
     if problems:
         raise SpecError(problems)
     return LoadedFabric(fabric, lock_model, fabric_source)
+
+
+def load_document(source: YamlDocument) -> Fabric:
+    """Build a Fabric from a document of kind Fabric. Raises SpecError with all problems and their places."""
+    if source.problems:
+        raise SpecError(source.problems)
+    fabric = _validate(Fabric, source)
+    if problems := [_add_place(problem, source) for problem in check_fabric(fabric.spec)]:
+        raise SpecError(problems)
+    return fabric
 
 
 def load_lock(content: bytes, file: str) -> Lock:
@@ -66,29 +77,33 @@ def load_lock(content: bytes, file: str) -> Lock:
 
 
 def build_fabric(document: Mapping[str, object]) -> Fabric:
-    """Build a Fabric from plain values that come from no file; SpecError without places if a field is invalid."""
+    """Build a Fabric from plain values; SpecError, without places, if a field is invalid."""
     return _validate_values(Fabric, document, None)
 
 
 def build_fabric_from_resource(resource: Mapping[str, Any]) -> Fabric:
-    """Build a Fabric from a custom resource; SpecError without places if a field is invalid.
+    """Build a Fabric from a custom resource; SpecError, without places, if a field is invalid.
 
-    The API server returns numbers and booleans, while a file has text only; both must mean the same.
+    The API server returns numbers and booleans, while a file has text only, so they are converted to text.
     """
     metadata = resource.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     header = {key: resource.get(key) for key in ("apiVersion", "kind")}
-    fabric = build_fabric({**header, "metadata": {"name": name}, "spec": _as_text(resource.get("spec"))})
+    try:
+        spec = _to_text(resource.get("spec"))
+    except RecursionError as error:
+        raise SpecError([Problem("too-deep", "spec is nested too deeply to be read", ("spec",))]) from error
+    fabric = build_fabric({**header, "metadata": {"name": name}, "spec": spec})
     if problems := list(check_fabric(fabric.spec)):
         raise SpecError(problems)
     return fabric
 
 
-def _as_text(value: object) -> object:
+def _to_text(value: object) -> object:
     if isinstance(value, dict):
-        return {key: _as_text(inner) for key, inner in value.items()}
+        return {key: _to_text(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_as_text(inner) for inner in value]
+        return [_to_text(inner) for inner in value]
     return value if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -47,47 +47,48 @@ _SHAPES = {
 
 
 def _render_message(error: ErrorDetails, path: Path, owner: type[BaseModel] | None) -> str:  # noqa: PLR0911 - a table of cases
-    kind, name, value = error["type"], _name_path(path), error["input"]
+    kind, name, value = error["type"], _get_field_name(path), error["input"]
     context: dict[str, Any] = error.get("ctx", {})
     if kind == "missing":
         return f"field {name!r} is missing"
     if kind == "union_tag_not_found":
         return f"field 'scheme' is missing in {name!r}"
     if kind == "extra_forbidden":
-        return f"unknown field {name!r}{_suggest(name, _list_fields(owner))}"
+        return f"unknown field {name!r}{_build_suggestion(name, _list_fields(owner))}"
     if kind == "literal_error":
-        return _render_choice(name, value, context["expected"])
+        return _render_choice_message(name, value, context["expected"])
     if kind == "union_tag_invalid":
-        return _render_choice("scheme", context["tag"], context["expected_tags"])
+        return _render_choice_message("scheme", context["tag"], context["expected_tags"])
     if kind in {"greater_than_equal", "less_than_equal"}:
         bound = f"at least {context['ge']}" if "ge" in context else f"at most {context['le']}"
         return f"{name} is {value}, it must be {bound}"
     if kind in _SHAPES:
-        return f"{name} must be {_SHAPES[kind]}, not {_name_kind(value)}"
+        return f"{name} must be {_SHAPES[kind]}, not {_format_kind(value)}"
     if kind == "too_short":
         return f"{name} is empty, it needs at least one entry"
     expected = "true or false" if kind.startswith("bool") else "a whole number"
     return f"{name} is {value!r}, it must be {expected}"
 
 
-def _render_choice(name: str, value: object, expected: str) -> str:
+def _render_choice_message(field_name: str, value: object, expected: str) -> str:
     choices = [part.strip(" '") for part in expected.replace(" or ", ", ").split(",")]
-    return f"{name} is {value!r}, it must be {' or '.join(choices)}{_suggest(str(value), choices)}"
+    suggestion = _build_suggestion(str(value), choices) if len(choices) > 1 else ""
+    return f"{field_name} is {value!r}, it must be {' or '.join(choices)}{suggestion}"
 
 
-def _name_kind(value: object) -> str:
+def _format_kind(value: object) -> str:
     names: dict[type, str] = {dict: "a mapping", list: "a list", type(None): "nothing"}
     return names.get(type(value), f"{value!r}")
 
 
-def _suggest(text: str, candidates: Iterable[str]) -> str:
-    """Return a `did you mean` suffix; letter case is ignored."""
+def _build_suggestion(text: str, candidates: Iterable[str]) -> str:
+    """Return a `did you mean` suffix for the closest candidate, or an empty string; letter case is ignored."""
     by_lower = {candidate.lower(): candidate for candidate in candidates}
     matches = get_close_matches(text.lower().replace("_", ""), by_lower, n=1, cutoff=0.6)
     return f"; did you mean {by_lower[matches[0]]!r}?" if matches else ""
 
 
-def _name_path(path: Path) -> str:
+def _get_field_name(path: Path) -> str:
     names = [part for part in path if isinstance(part, str)]
     return names[-1] if names else "the document"
 
@@ -97,7 +98,7 @@ def _list_fields(model: type[BaseModel] | None) -> list[str]:
 
 
 def _resolve_path(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[Path, type[BaseModel] | None]:
-    """Return pydantic's location as a path in the file (without union tags), and the model of its last part."""
+    """Return pydantic's location as a path in the file, without union tags, and the model that has its last field."""
     path: list[str | int] = []
     candidates: list[type[BaseModel]] = [model]
     owner: type[BaseModel] | None = model

@@ -11,9 +11,15 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
 from trackbed.fabric.model.ranges import V4, Range, parse_address, parse_range
-
-IFNAMSIZ_BYTES = 15
-"""Longest interface name: IFNAMSIZ of include/uapi/linux/if.h is 16 with the terminating NUL."""
+from trackbed.fabric.text_syntax import (
+    DNS_LABEL,
+    IFNAMSIZ_BYTES,
+    IMAGE,
+    PCI,
+    PCI_ID,
+    PORT_MAC,
+    explain_bad_interface_name,
+)
 
 
 class FabricModel(BaseModel):
@@ -28,69 +34,62 @@ class FabricModel(BaseModel):
 
 
 def make_error(code: str, message: str, /, **context: Any) -> PydanticCustomError:  # noqa: ANN401 - any value may be shown
-    """Return the error that pydantic collects: a stable code and the complete message."""
+    """Return an error for pydantic to collect, with a stable code and the complete message."""
     return PydanticCustomError(code, "{message}", {"message": message, **context})
 
 
-def _build_range_validator(version: int) -> PlainValidator:
+_RESERVED_RANGES = tuple(map(parse_range, ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3", "::/8", "fe80::/10", "ff00::/8")))
+"""This host, loopback, groups, link-local (RFC 6890, RFC 4291): the kernel refuses these, or gives them by itself."""
+
+
+def _build_range_validator(ip_version: int) -> PlainValidator:
     def check(value: object) -> Range:
         if isinstance(value, Range):
             return value
         try:
             parsed = parse_range(str(value))
         except ValueError as error:
-            raise _make_range_error(str(value), str(error), version) from error
-        if parsed.version != version:
-            raise make_error("wrong-ip-version", f"{value} is IPv{parsed.version}; this field wants IPv{version}")
+            raise _build_range_error(str(value), str(error), ip_version) from error
+        if parsed.version != ip_version:
+            raise make_error("wrong-ip-version", f"{value} is IPv{parsed.version}; this field wants IPv{ip_version}")
+        if reserved := next((reserved for reserved in _RESERVED_RANGES if reserved.overlaps(parsed)), None):
+            raise make_error("reserved-range", f"{value} contains addresses of {reserved}, which no port can have")
         return parsed
 
     return PlainValidator(check)
 
 
-def _make_range_error(value: str, reason: str, version: int) -> PydanticCustomError:
-    example = "10.0.0.0/16" if version == V4 else "fd00:10::/40"
+def _build_range_error(value: str, reason: str, ip_version: int) -> PydanticCustomError:
+    example = "10.0.0.0/16" if ip_version == V4 else "fd00:10::/40"
     if reason.startswith("host bits:"):
         return make_error("host-bits", f"{value} has host bits set, write {reason.removeprefix('host bits:')}")
-    return make_error("bad-range", f"{value!r} is no IPv{version} range ({reason}), write for example {example}")
+    return make_error("bad-range", f"{value!r} is no IPv{ip_version} range ({reason}), write for example {example}")
 
 
-def _build_address_validator(version: int) -> BeforeValidator:
+def _build_address_validator(ip_version: int) -> BeforeValidator:
     def check(value: object) -> int:
         if isinstance(value, int):
             return value
         try:
             parsed_version, address = parse_address(str(value))
         except ValueError as error:
-            raise make_error("bad-address", f"{value!r} is no IPv{version} address") from error
-        if parsed_version != version:
-            raise make_error("wrong-ip-version", f"{value} is IPv{parsed_version}; this field wants IPv{version}")
+            raise make_error("bad-address", f"{value!r} is no IPv{ip_version} address") from error
+        if parsed_version != ip_version:
+            raise make_error("wrong-ip-version", f"{value} is IPv{parsed_version}; this field wants IPv{ip_version}")
         return address
 
     return BeforeValidator(check)
 
 
 def check_interface_name(value: str) -> str:
-    """Return a name that the kernel accepts (dev_valid_name in net/core/dev.c, 15 bytes), else raise an error."""
-    length = len(value.encode())
-    if length > IFNAMSIZ_BYTES:
-        raise make_error(
-            "name-too-long", f"interface name {value!r} has {length} bytes, the kernel allows {IFNAMSIZ_BYTES}"
-        )
-    if value in {"", ".", ".."} or re.search(r"[\s/:]", value):
-        raise make_error(
-            "bad-name", f"interface name {value!r} is not one the kernel accepts: no blank, '/', ':', '.' or '..'"
-        )
+    """Return an interface name that is one for the kernel and for all tools, else raise pydantic's error."""
+    if reason := explain_bad_interface_name(value):
+        raise make_error(*reason)
     return value
 
 
 def _normalize_mac(value: object) -> object:
     return re.sub(r"-", ":", value).lower() if isinstance(value, str) else value
-
-
-MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-"""An Ethernet address, lower case."""
-PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
-"""A PCI address with its domain, as under /sys/bus/pci/devices."""
 
 
 def _build_pattern_validator(pattern: re.Pattern[str], code: str, hint: str) -> BeforeValidator:
@@ -116,11 +115,11 @@ ANYTHING = WithJsonSchema({"x-kubernetes-preserve-unknown-fields": True})
 NUMBER_OR_TEXT = WithJsonSchema({"x-kubernetes-int-or-string": True})
 
 
-def _build_range_schema(version: int) -> WithJsonSchema:
-    example = "10.0.0.0/16" if version == V4 else "fd00:10::/40"
-    is_range = f"isCIDR(self) && cidr(self).ip().family() == {version}"
+def _build_range_schema(ip_version: int) -> WithJsonSchema:
+    example = "10.0.0.0/16" if ip_version == V4 else "fd00:10::/40"
+    is_range = f"isCIDR(self) && cidr(self).ip().family() == {ip_version}"
     return build_text_schema(
-        (is_range, f"write an IPv{version} range, for example {example}"),
+        (is_range, f"write an IPv{ip_version} range, for example {example}"),
         (
             f"!({is_range}) || cidr(self) == cidr(self).masked()",
             "host bits are set: write the first address of the range",
@@ -129,15 +128,14 @@ def _build_range_schema(version: int) -> WithJsonSchema:
     )
 
 
-def _build_address_schema(version: int) -> WithJsonSchema:
-    rule = f"isIP(self) && ip(self).family() == {version}"
-    return build_text_schema((rule, f"write an IPv{version} address"), longest=_RANGE_CHARACTERS)
+def _build_address_schema(ip_version: int) -> WithJsonSchema:
+    rule = f"isIP(self) && ip(self).family() == {ip_version}"
+    return build_text_schema((rule, f"write an IPv{ip_version} address"), longest=_RANGE_CHARACTERS)
 
 
 _RANGE_CHARACTERS = 43
 """Length of the longest IPv6 address, a slash and three digits."""
-
-DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_IMAGE_CHARACTERS = 512
 
 RangeV4 = Annotated[Range, _build_range_validator(4), PlainSerializer(str), _build_range_schema(4)]
 RangeV6 = Annotated[Range, _build_range_validator(6), PlainSerializer(str), _build_range_schema(6)]
@@ -146,11 +144,11 @@ AddressV6 = Annotated[int, _build_address_validator(6), _build_address_schema(6)
 InterfaceName = Annotated[
     str,
     BeforeValidator(lambda v: check_interface_name(str(v))),
-    build_text_schema(longest=IFNAMSIZ_BYTES, pattern=r"^[^\s/:]+$"),
+    build_text_schema(longest=IFNAMSIZ_BYTES, pattern="^[A-Za-z0-9_][A-Za-z0-9_.-]*$"),
 ]
 Mac = Annotated[
     str,
-    _build_pattern_validator(MAC, "bad-mac", "is no MAC address, write for example b8:3f:d2:00:00:01"),
+    _build_pattern_validator(PORT_MAC, "bad-mac", "is no MAC address of a port, write for example b8:3f:d2:00:00:01"),
     BeforeValidator(_normalize_mac),
 ]
 Pci = Annotated[
@@ -160,9 +158,7 @@ Pci = Annotated[
 ]
 PciId = Annotated[
     str,
-    _build_pattern_validator(
-        re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}"), "bad-pci-id", "is no PCI id, write vendor:device as in 15b3:1021"
-    ),
+    _build_pattern_validator(PCI_ID, "bad-pci-id", "is no PCI id, write vendor:device as in 15b3:1021"),
     BeforeValidator(lambda v: v.lower() if isinstance(v, str) else v),
 ]
 DnsLabel = Annotated[
@@ -171,4 +167,9 @@ DnsLabel = Annotated[
         DNS_LABEL, "bad-label", "is no DNS label: lower case letters, digits and '-', at most 63 (RFC 1123)"
     ),
     build_text_schema(longest=63, pattern=f"^{DNS_LABEL.pattern}$"),
+]
+ImageReference = Annotated[
+    str,
+    _build_pattern_validator(IMAGE, "bad-image", "is no image, write for example registry.example/trackbed/agent:1"),
+    build_text_schema(longest=_IMAGE_CHARACTERS, pattern=f"^{IMAGE.pattern}$"),
 ]

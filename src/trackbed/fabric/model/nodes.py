@@ -17,17 +17,27 @@ from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
 
-from trackbed.fabric.model.model import ANYTHING, MAC, PCI, FabricModel, InterfaceName, Mac, Pci, PciId, make_error
-
-HOST_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?")
-"""Host names are used as file names and Kubernetes node names, so other characters are refused."""
+from trackbed.fabric.bounds import GPUS
+from trackbed.fabric.model.host_terms import iter_terms
+from trackbed.fabric.model.model import ANYTHING, FabricModel, InterfaceName, Mac, Pci, PciId, make_error
+from trackbed.fabric.text_syntax import HOST_NAME, MAC, PCI
 
 MAX_NODES = 100_000
-"""A range of more hosts is a typing error and would exhaust the memory."""
+"""Hosts of a Fabric; more are a typing error, and would exhaust the memory."""
+MAX_PORTS = 800_000
+"""Ports of a Fabric, hosts times rails: they are planned within 10 s and 512 MiB of memory."""
+_SHOWN_CHARACTERS = 60
+"""Characters of a host range in a message; a range may have 128 KiB."""
 
 
 class PortSelector(FabricModel):
-    """Selector of a PF on a host; the first of pci, mac, netdev that is set decides."""
+    """Selector of a PF on a host; the first of pci, mac, netdev that is set decides.
+
+    Example:
+        pci: "0000:18:00.0"
+        mac: b8:3f:d2:00:00:01
+        netdev: enp24s0np0
+    """
 
     pci: Pci | None = None
     """PCI address with domain, for example 0000:18:00.0."""
@@ -51,6 +61,10 @@ class PortSelector(FabricModel):
             raise make_error("empty-port", "a port needs one of pci, mac, netdev")
         return self
 
+    def keeps_name(self, *, keep: bool) -> bool:
+        """Return whether the port keeps its present name: all ports do, or it is selected by name only."""
+        return self.netdev is not None and (keep or not (self.pci or self.mac))
+
     def merge(self, other: PortSelector | None) -> PortSelector:
         """Return this selector, completed by the fields of `other`."""
         if other is None:
@@ -64,7 +78,18 @@ Ports = tuple[Annotated[PortSelector | None, ANYTHING], ...]
 
 
 class NodeGroup(FabricModel):
-    """Hosts with the same hardware."""
+    """Hosts with the same hardware.
+
+    Example:
+        hosts: gpu-[0-31]
+        unit: 0
+        server: hgx-h100-8gpu
+        ports: ["0000:18:00.0", "0000:3b:00.0"]
+        hostPorts:
+          gpu-7: ["b8:3f:d2:00:07:01", "b8:3f:d2:00:07:02"]
+        nic: 15b3:1021
+        gpus: 8
+    """
 
     hosts: str
     """Host names, ClusterShell ranges allowed: gpu-[0-63], rack[1-4]n[01-16]."""
@@ -78,7 +103,7 @@ class NodeGroup(FabricModel):
     """PCI vendor and device id of the ports, for example 15b3:1021 (`lspci -nn`); some stacks select by it."""
     server: str | None = None
     """A server of the catalogue (`trackbed servers`): the default of `ports`, `nic` and `gpus`."""
-    gpus: int | None = Field(default=None, ge=1, le=64)
+    gpus: int | None = Field(default=None, ge=GPUS.low, le=GPUS.high)
     """GPUs in a host. Default: one for each port. Must be a multiple or a divisor of the number of ports."""
 
     @model_validator(mode="before")
@@ -94,7 +119,7 @@ class NodeGroup(FabricModel):
         for name in expand_hosts(value):
             if not HOST_NAME.fullmatch(name):
                 raise make_error(
-                    "bad-hosts", f"{name!r} is no host name: letters, digits, '-', '_' and '.', 253 at most"
+                    "bad-hosts", f"{_shorten(name)} is no host name: letters, digits, '-', '_' and '.', 253 at most"
                 )
         return value
 
@@ -118,19 +143,19 @@ class NodeGroup(FabricModel):
         )
 
 
-def _load_server_fields(name: str, group: Mapping[str, object]) -> dict[str, object]:
-    """Return the fields of a group that the catalogue has for a server."""
+def _load_server_fields(server_name: str, group: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields of a group that the catalogue provides for a server."""
     from trackbed.fabric.model.servers import load_servers  # noqa: PLC0415 - read on demand
 
-    server = load_servers().get(name)
+    server = load_servers().get(server_name)
     if server is None:
-        matches = get_close_matches(name, load_servers(), n=1)
+        matches = get_close_matches(server_name, load_servers(), n=1)
         hint = f"did you mean {matches[0]!r}?" if matches else "`trackbed servers` lists all"
-        raise make_error("unknown-server", f"the catalogue has no server {name!r}; {hint}")
+        raise make_error("unknown-server", f"the catalogue has no server {server_name!r}; {hint}")
     if server.ports is None and not (group.get("ports") or group.get("hostPorts")):
         raise make_error(
             "server-without-ports",
-            f"the PCI addresses of {name} are not published; write its ports (run `trackbed init` on one)",
+            f"the PCI addresses of {server_name} are not published; write its ports (run `trackbed init` on one)",
         )
     fields = {"ports": server.ports, "nic": server.nic.id, "gpus": server.gpus.count}
     return {field: value for field, value in fields.items() if value}
@@ -143,37 +168,56 @@ def expand_hosts(hosts: str) -> Iterator[str]:
     """
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException  # noqa: PLC0415 - 30 ms for --help
 
-    count = sum(_estimate_count(term, hosts) for term in _TERMS.split(hosts) if term.strip())
+    for ranges in _BRACKETS.findall(hosts):
+        if not all(map(_SPAN.fullmatch, ranges.split(","))):
+            span = _shorten(f"[{ranges}]", quoted=False)
+            message = f"{_shorten(hosts)} is no host range ({span} cannot be read), write gpu-[0-63,70]"
+            raise make_error("bad-hosts", message)
+    count = estimate_count(hosts)
     if not 0 < count <= MAX_NODES:
-        raise make_error("bad-hosts", f"{hosts!r} names {count} hosts, it must be 1 to {MAX_NODES}")
+        raise make_error("bad-hosts", f"{_shorten(hosts)} names {count} hosts, it must be 1 to {MAX_NODES}")
     try:
         nodes = NodeSet(hosts, resolver=RESOLVER_NOGROUP)
     except NodeSetException as error:
-        raise make_error("bad-hosts", f"{hosts!r} is no host range ({error}), write for example gpu-[0-63]") from error
+        reason = _shorten(str(error), quoted=False)
+        raise make_error(
+            "bad-hosts", f"{_shorten(hosts)} is no host range ({reason}), write for example gpu-[0-63]"
+        ) from error
     return iter(nodes)
 
 
-_TERMS = re.compile(r",(?![^\[]*\])")
-"""Commas outside of brackets."""
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+_MAX_ESTIMATE = 10**18
+"""Bound of an estimate: thousands of brackets would make a number of thousands of digits."""
 _SPAN = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?:/[1-9][0-9]{0,8})?)?")
 
 
-def _estimate_count(term: str, hosts: str) -> int:
-    """Return an upper bound of a term's hosts; ClusterShell would exhaust the memory before counting them."""
+def estimate_count(hosts: str) -> int:
+    """Return an upper bound of the hosts in a range; ClusterShell would exhaust the memory before counting them.
+
+    Malformed brackets count as one host.
+    """
+    return min(_MAX_ESTIMATE, sum(_estimate_term(term) for term in iter_terms(hosts)))
+
+
+def _estimate_term(term: str) -> int:
     count = 1
     for ranges in _BRACKETS.findall(term):
         spans = [_SPAN.fullmatch(part) for part in ranges.split(",")]
-        if None in spans:
-            raise make_error(
-                "bad-hosts", f"{hosts!r} is no host range ([{ranges}] cannot be read), write gpu-[0-63,70]"
-            )
         count *= sum(max(1, int(span[2] or span[1]) - int(span[1]) + 1) for span in spans if span)
+        if count > _MAX_ESTIMATE:
+            return _MAX_ESTIMATE
     return count
 
 
-def find_duplicates(groups: tuple[NodeGroup, ...]) -> Mapping[str, tuple[int, int]]:
-    """Return the hosts of two groups: name -> indexes of the groups."""
+def _shorten(text: str, *, quoted: bool = True) -> str:
+    """Return a text for a message, quoted, with an ellipsis for the end of a long one."""
+    shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+    return repr(shown) if quoted else shown
+
+
+def map_duplicates(groups: tuple[NodeGroup, ...]) -> Mapping[str, tuple[int, int]]:
+    """Return each host that is in two groups, with the indexes of these groups."""
     first_groups: dict[str, int] = {}
     duplicates: dict[str, tuple[int, int]] = {}
     for index, group in enumerate(groups):

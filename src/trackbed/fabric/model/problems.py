@@ -5,9 +5,9 @@ SpecError            all problems of one input; `problems` has them in order of 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Union
 
-Path = tuple[str | int, ...]
+Path = tuple[Union[str, int], ...]
 """Path from the top of a document: keys and list indexes, as written in the file."""
 
 

@@ -13,6 +13,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator
 
+from trackbed.fabric.bounds import MAX_RAILS
 from trackbed.fabric.model.model import (
     ANYTHING,
     AddressV4,
@@ -24,12 +25,17 @@ from trackbed.fabric.model.model import (
     make_error,
 )
 
-MAX_RAILS = 64
-"""Two NICs with two ports for each of 16 GPUs; a higher number is a typing error."""
-
 
 class RailSpec(FabricModel):
-    """One rail; omitted fields are computed from `addressing` and `names`."""
+    """One rail; omitted fields are computed from `addressing` and `names`.
+
+    Example:
+        name: rail0
+        ipv4: 10.1.0.0/16
+        ipv6: fd00:10:1::/64
+        gateway: 10.1.255.254
+        gateway6: fd00:10:1::1
+    """
 
     name: InterfaceName | None = None
     """Interface name of this rail's port on every host. Default: names.netdev."""

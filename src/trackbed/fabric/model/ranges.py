@@ -44,8 +44,7 @@ class Range(NamedTuple):
         """Return the subnet number `index` with length `prefix` in this range; IndexError past the end."""
         count = 1 << (prefix - self.prefix)
         if not 0 <= index < count:
-            msg = f"{self} has {count} ranges of /{prefix}, none is number {index}"
-            raise IndexError(msg)
+            raise IndexError(f"{self} has {count} ranges of /{prefix}, none is number {index}")
         return Range(self.version, self.base + index * (1 << (BITS[self.version] - prefix)), prefix)
 
     def __str__(self) -> str:
@@ -57,9 +56,9 @@ class Range(NamedTuple):
         return parse_range(value)
 
 
-def format_address(version: int, address: int) -> str:
+def format_address(ip_version: int, address: int) -> str:
     """Return the text of an address: dotted quad for IPv4, RFC 5952 for IPv6."""
-    if version == V4:
+    if ip_version == V4:
         return f"{address >> 24}.{address >> 16 & 255}.{address >> 8 & 255}.{address & 255}"
     low = address & 0xFFFF
     return f"{_format_ipv6_prefix(address >> 16)}{low:x}" if low else _format_ipv6(address)
@@ -67,31 +66,48 @@ def format_address(version: int, address: int) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _format_ipv6_prefix(high: int) -> str:
-    """Return an address whose last group is not zero without that group, which the ports of a rail share."""
+    """Return the text of the upper 112 bits, up to the last colon; it is cached, since the ports of a rail share it.
+
+    The last group of the address must not be zero.
+    """
     return _format_ipv6(high << 16 | 1)[:-1]
 
 
 def _format_ipv6(address: int) -> str:
     """Format as RFC 5952: lower case, no leading zeros, the first of the longest runs of zero groups as `::`."""
     groups = [f"{address >> shift & 0xFFFF:x}" for shift in range(112, -16, -16)]
-    longest = max((_count_zeros(groups, start), -start) for start in range(8))
+    longest = max((_count_zero_groups(groups, start), -start) for start in range(8))
     if longest[0] < 2:  # noqa: PLR2004 - a single zero group is written out (RFC 5952, 4.2.2)
         return ":".join(groups)
     start = -longest[1]
     return f"{':'.join(groups[:start])}::{':'.join(groups[start + longest[0] :])}"
 
 
-def _count_zeros(groups: list[str], start: int) -> int:
+def _count_zero_groups(groups: list[str], start: int) -> int:
     end = start
     while end < len(groups) and groups[end] == "0":
         end += 1
     return end - start
 
 
-@lru_cache(maxsize=1 << 16)
+_OCTETS = {str(octet): octet for octet in range(256)}
+"""Octets by their text. Four look-ups take a fifth of the time of `ipaddress`, and a plan has 200,000 addresses."""
+
+
 def parse_address(value: str) -> tuple[int, int]:
     """Parse an address into (IP version, int); ValueError if it is malformed."""
-    import ipaddress  # noqa: PLC0415 - formatting needs none, and most plans only format
+    try:
+        first, second, third, fourth = value.split(".")
+        address = _OCTETS[first] << 24 | _OCTETS[second] << 16 | _OCTETS[third] << 8 | _OCTETS[fourth]
+    except (KeyError, ValueError):
+        return _parse_with_ipaddress(value)
+    return V4, address
+
+
+@lru_cache(maxsize=1 << 16)
+def _parse_with_ipaddress(value: str) -> tuple[int, int]:
+    """Parse an IPv6 address; for malformed text, raise the ValueError of `ipaddress`."""
+    import ipaddress  # noqa: PLC0415 - IPv4 addresses are parsed without it
 
     address = ipaddress.ip_address(value)
     return address.version, int(address)
@@ -104,18 +120,15 @@ def parse_range(value: str) -> Range:
     """
     address_text, slash, prefix_text = value.partition("/")
     if not slash or not prefix_text.isascii() or not prefix_text.isdigit():
-        msg = "no prefix length"
-        raise ValueError(msg)
-    version, address = parse_address(address_text)
-    bits, prefix = BITS[version], int(prefix_text)
+        raise ValueError("no prefix length")
+    ip_version, address = parse_address(address_text)
+    bits, prefix = BITS[ip_version], int(prefix_text)
     if prefix > bits:
-        msg = f"prefix /{prefix} is longer than /{bits}"
-        raise ValueError(msg)
+        raise ValueError(f"prefix /{prefix} is longer than /{bits}")
     base = address >> (bits - prefix) << (bits - prefix)
     if base != address:
-        msg = f"host bits:{Range(version, base, prefix)}"
-        raise ValueError(msg)
-    return Range(version, base, prefix)
+        raise ValueError(f"host bits:{Range(ip_version, base, prefix)}")
+    return Range(ip_version, base, prefix)
 
 
 def cover(ranges: list[Range]) -> Range:

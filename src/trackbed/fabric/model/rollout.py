@@ -1,10 +1,4 @@
-"""Rollout of a change of the Fabric to the nodes of a running cluster.
-
-rollout:
-  maxUnavailable: 5%
-  canary: 1
-  maxFailures: 1%
-"""
+"""Rollout of a change of the Fabric to the nodes of a running cluster."""
 
 import re
 from typing import Annotated
@@ -29,7 +23,7 @@ Amount = Annotated[str, BeforeValidator(_check_amount), NUMBER_OR_TEXT]
 
 
 def count_nodes(amount: str, nodes: int) -> int:
-    """Return the nodes of an amount; a share is rounded down, but one above 0 % is at least one node."""
+    """Return the number of nodes in an amount; a share is rounded down, but a share above 0 % is at least one node."""
     match = _AMOUNT.fullmatch(amount)
     assert match is not None  # noqa: S101 - an Amount was read by the same pattern
     if match["number"]:
@@ -39,7 +33,13 @@ def count_nodes(amount: str, nodes: int) -> int:
 
 
 class FirmwareWave(FabricModel):
-    """Nodes with a change of NIC firmware follow all others, in a wave that stops at its first failure."""
+    """Nodes with a change of NIC firmware follow all others, in a wave that stops at its first failure.
+
+    Example:
+        maxUnavailable: 2
+        canary: 2
+        paused: true
+    """
 
     max_unavailable: Amount | None = None
     """Nodes that may be unavailable at once during this wave. Default: as `rollout.maxUnavailable`, never more."""
@@ -50,7 +50,20 @@ class FirmwareWave(FabricModel):
 
 
 class RolloutSpec(FabricModel):
-    """How a change is rolled out to the nodes of a cluster; used by `trackbed controller` only."""
+    """How a change is rolled out to the nodes of a cluster; used by `trackbed controller` only.
+
+    Example:
+        maxUnavailable: 10%
+        canary: 2
+        maxFailures: 1
+        firmware:
+          paused: true
+        reboots: 1
+        drainMinutes: 120
+        nodeMinutes: 90
+        keepSlotsHours: 24
+        paused: false
+    """
 
     max_unavailable: Amount = "5%"
     """Nodes that may be unavailable at once, for any reason: 2, or a share of all as 5% (at least one)."""

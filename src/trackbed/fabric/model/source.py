@@ -1,6 +1,6 @@
 """YAML documents as plain values with their positions.
 
-Every scalar stays text (`0000:16:00.0` is not a number, `on` not a boolean); plain `null`, `~` and nothing become None.
+Scalars stay text (`0000:16:00.0` is not a number, `on` not a boolean); plain `null`, `~` and empty scalars become None.
 Input is untrusted: its size, depth and size after alias expansion are limited, duplicate keys are errors.
 """
 
@@ -23,7 +23,7 @@ NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _MAYBE_DEEP = re.compile(r"^[ \t?:-]{400}", re.MULTILINE)
 """A line that may open hundreds of block levels at once, as `- - - -` does."""
 _BRACKETS = 500
-"""Text with fewer opening brackets is not nested deeply enough to be harmful."""
+"""Text with fewer opening brackets cannot be nested deeply enough to be harmful."""
 
 
 class Scalar(NamedTuple):
@@ -105,7 +105,7 @@ def _check_size(node: yaml.Node, file: str) -> None:
     """Refuse documents that are too deep, cyclic, or too large after alias expansion."""
     sizes: dict[int, int] = {}
 
-    def size(node: yaml.Node, depth: int) -> int:
+    def count_values(node: yaml.Node, depth: int) -> int:
         if isinstance(node, yaml.ScalarNode):
             return 1
         if depth > MAX_DEPTH:
@@ -115,10 +115,10 @@ def _check_size(node: yaml.Node, file: str) -> None:
             children = (
                 node.value if isinstance(node, yaml.SequenceNode) else [item for pair in node.value for item in pair]
             )
-            sizes[id(node)] = 1 + sum(size(child, depth + 1) for child in children)
+            sizes[id(node)] = 1 + sum(count_values(child, depth + 1) for child in children)
         return sizes[id(node)]
 
-    if size(node, 0) > MAX_VALUES:
+    if count_values(node, 0) > MAX_VALUES:
         reason = f"holds more than {MAX_VALUES} values once its aliases are expanded"
         raise _make_error(file, node.start_mark, "too-large", reason)
 
@@ -129,10 +129,7 @@ def _make_error(file: str, mark: Any, code: str, reason: str) -> SpecError:  # n
 
 def read_yaml(content: bytes, file: str, max_bytes: int = MAX_BYTES) -> list[YamlDocument]:
     """Parse every document of a YAML file; SpecError if it is too large, not UTF-8 or not YAML."""
-    if len(content) > max_bytes:
-        message = f"the file is larger than {max_bytes >> 20} MB, the most that is read"
-        raise SpecError([Problem("too-large", message, place=Place(file, 1, 1))])
-    text = _decode(content, file)
+    text = decode_text(content, file, max_bytes)
     try:
         _check_depth(text, file)
         nodes = list(yaml.compose_all(text, Loader=yaml.CBaseLoader))
@@ -157,7 +154,11 @@ def is_null(node: yaml.Node | None) -> bool:
     return node is None or (isinstance(node, yaml.ScalarNode) and not node.style and node.value in NULLS)
 
 
-def _decode(content: bytes, file: str) -> str:
+def decode_text(content: bytes, file: str, max_bytes: int = MAX_BYTES) -> str:
+    """Return the text of a file; SpecError if it is too large or not UTF-8."""
+    if len(content) > max_bytes:
+        message = f"the file is larger than {max_bytes >> 20} MB, the most that is read"
+        raise SpecError([Problem("too-large", message, place=Place(file, 1, 1))])
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -1,25 +1,47 @@
 """Checks that need the arithmetic of the plan: capacity of the ranges, and overlap with other ranges."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from trackbed.fabric.model.fabric import FabricSpec
 from trackbed.fabric.model.problems import Problem
-from trackbed.fabric.model.ranges import V4, Range, format_address
+from trackbed.fabric.model.ranges import BITS, V4, Range, format_address
 from trackbed.fabric.plan.schemes.layout import RangeLayout
+from trackbed.fabric.plan.vf_identity import MAX_SLOT
 
 
-def check_capacity(rail_range: Range, rail: int, layout: RangeLayout, slots: int, nodes: int) -> Problem | None:
-    """Return a problem unless `slots` slots fit into the rail's range; it states how many nodes would fit."""
-    if slots <= layout.slots:
+def check_capacity(
+    rail_range: Range, rail: int, build_layout: Callable[[Range], RangeLayout], slots: int, nodes: int
+) -> Problem | None:
+    """Return a problem unless `slots` slots fit into the rail's range; it states what would fit, and what is needed."""
+    room = build_layout(rail_range).slots
+    if slots <= room:
         return None
     lock_hint = f" (the lock reaches slot {slots - 1})" if slots > nodes else ""
     message = (
-        f"{rail_range} of rail {rail} has room for {layout.slots} nodes, {nodes} are wanted{lock_hint}; "
-        "take a larger range"
+        f"{rail_range} of rail {rail} has room for {room} nodes, {nodes} are wanted{lock_hint}; "
+        f"take a larger range{_describe_size(rail_range, build_layout, slots)}"
     )
     return Problem("range-too-small", message, ("spec", "addressing", f"ipv{rail_range.version}"))
+
+
+def _describe_size(rail_range: Range, build_layout: Callable[[Range], RangeLayout], slots: int) -> str:
+    """Return the longest prefix with room for `slots` slots, as the end of a sentence; empty if none has it."""
+    for prefix in range(rail_range.prefix - 1, 0, -1):
+        free = BITS[rail_range.version] - prefix
+        if build_layout(Range(rail_range.version, rail_range.base >> free << free, prefix)).slots >= slots:
+            return f": a /{prefix} for each rail"
+    return ""
+
+
+def check_slots(spec: FabricSpec, slots: Mapping[str, int]) -> Iterator[Problem]:
+    """Yield a problem if the VFs of a node cannot have MAC addresses of their own (see `vf_identity`)."""
+    name = max(slots, key=slots.__getitem__, default="")
+    if spec.vfs.count and slots.get(name, 0) > MAX_SLOT:
+        message = (
+            f"{name} has slot {slots[name]} (unit {slots[name] // spec.nodes_per_unit}), and VFs have MAC addresses up "
+            f"to slot {MAX_SLOT}; write a lower unit or a smaller nodesPerUnit"
+        )
+        yield Problem("slot-too-high", message, ("spec", "nodesPerUnit"))
 
 
 def check_gateway(rail_range: Range, rail: int, address: int) -> Problem | None:

@@ -1,6 +1,4 @@
-"""The garbage collector, paused while many values are created."""
-
-from __future__ import annotations
+"""A decorator that pauses the garbage collector while many values are created."""
 
 import gc
 from collections.abc import Callable
@@ -15,7 +13,7 @@ def pause_collector(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Pause the cyclic garbage collector while `function` runs.
 
     A plan of 100,000 ports contains no cycles, and repeated collections would take half of the time. Its values join
-    the oldest generation, since the next collection would visit them otherwise.
+    the oldest generation, so that the next collection does not visit them.
     """
 
     @wraps(function)
@@ -26,14 +24,9 @@ def pause_collector(function: Callable[_P, _R]) -> Callable[_P, _R]:
             return function(*args, **kwargs)
         finally:
             if was_enabled:
-                _promote()
+                if gc.get_freeze_count() == 0:  # objects that the process has frozen must stay so
+                    gc.freeze()
+                    gc.unfreeze()
                 gc.enable()
 
     return run
-
-
-def _promote() -> None:
-    """Move all objects to the oldest generation, unless the process has frozen objects."""
-    if gc.get_freeze_count() == 0:
-        gc.freeze()
-        gc.unfreeze()

@@ -1,19 +1,20 @@
 """Computation of a plan from a Fabric and the slots of its nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
-from trackbed.fabric.model.addressing import SharedSubnet
-from trackbed.fabric.model.fabric import Fabric, FabricSpec
+from trackbed.fabric.bounds import HUGE_PAGE_KIB
+from trackbed.fabric.model.addressing import NodeSubnet, PointToPoint, SharedSubnet
+from trackbed.fabric.model.fabric import Fabric, FabricSpec, choose_netdev
+from trackbed.fabric.model.name_template import KEEP, render_name
 from trackbed.fabric.model.nodes import NodeGroup, PortSelector
 from trackbed.fabric.model.problems import Problem, SpecError
 from trackbed.fabric.model.ranges import Range
-from trackbed.fabric.plan.capacity import check_capacity, check_gateway, check_other_ranges
+from trackbed.fabric.plan.capacity import check_capacity, check_gateway, check_other_ranges, check_slots
 from trackbed.fabric.plan.collector import pause_collector
+from trackbed.fabric.plan.doubts import check_doubts
 from trackbed.fabric.plan.lock import assign_slots
 from trackbed.fabric.plan.plan import (
-    AddressPlan,
     CommonPlan,
     KernelPlan,
     KubeletPlan,
@@ -23,13 +24,16 @@ from trackbed.fabric.plan.plan import (
     PortPlan,
     QosPlan,
     RailPlan,
+    RepositoryPlan,
+    create_tuple,
 )
 from trackbed.fabric.plan.rail_ranges import compute_rail_ranges, find_supernet
 from trackbed.fabric.plan.schemes import SCHEMES
 from trackbed.fabric.plan.schemes.layout import RangeLayout
 from trackbed.fabric.plan.schemes.shared_subnet import find_gateway
 
-ComputeAddress = Callable[[int], AddressPlan]
+SRIOV_OPERATOR_STACKS = frozenset({"network-operator-sriov", "network-operator-ib-sriov", "sriov-operator"})
+"""Stacks whose SR-IOV operator reboots a host until the kernel's command line names the RDMA namespace mode."""
 
 
 @pause_collector
@@ -41,31 +45,36 @@ def compute_plan(fabric: Fabric, lock: Mapping[str, int]) -> Plan:
     """
     spec = fabric.spec
     slots, problems = assign_slots(spec, lock)
-    ranges = {version: compute_rail_ranges(spec, version, problems) for version in (4, 6)}
-    layouts = {version: _build_rail_layouts(spec, ranges[version]) for version in (4, 6)}
-    for version in (4, 6):
-        problems += _check_ranges(spec, ranges[version], layouts[version], slots)
+    ranges = {ip_version: compute_rail_ranges(spec, ip_version, problems) for ip_version in (4, 6)}
+    layouts = {ip_version: _build_rail_layouts(spec, ranges[ip_version]) for ip_version in (4, 6)}
+    for ip_version in (4, 6):
+        problems += _check_ranges(spec, ranges[ip_version], layouts[ip_version], slots)
+    problems += check_slots(spec, slots)
+    problems += check_doubts(spec, ranges[4])
     if errors := [problem for problem in problems if problem.severity == "error"]:
         raise SpecError(errors)
-    common = _build_common(fabric, ranges, len(slots))
+    common = _build_common_plan(fabric, ranges, len(slots))
     nodes = tuple(sorted(_iter_nodes(spec, common, slots, layouts), key=lambda node: node.slot))
-    return Plan(common, nodes, _build_kubernetes(spec), tuple(problems))
+    return Plan(common, nodes, _build_kubernetes_plan(spec), tuple(problems))
 
 
-def build_layouts(spec: FabricSpec, version: int) -> list[tuple[Range | None, RangeLayout | None]]:
+def build_layouts(spec: FabricSpec, ip_version: int) -> list[tuple[Range | None, RangeLayout | None]]:
     """Return the range of each rail in one IP version, and its layout."""
-    ranges = compute_rail_ranges(spec, version, [])
+    ranges = compute_rail_ranges(spec, ip_version, [])
     return list(zip(ranges, _build_rail_layouts(spec, ranges), strict=True))
 
 
 def _build_rail_layouts(spec: FabricSpec, ranges: list[Range | None]) -> list[RangeLayout | None]:
     if spec.addressing.scheme == "none":
         return [None] * len(ranges)
-    build_layout = SCHEMES[spec.addressing.scheme].build_layout
     return [
-        build_layout(spec.addressing, entry, rail_range, spec.nodes_per_unit) if rail_range else None
-        for entry, rail_range in zip(spec.rails, ranges, strict=True)
+        _build_rail_layout(spec, rail, rail_range) if rail_range else None for rail, rail_range in enumerate(ranges)
     ]
+
+
+def _build_rail_layout(spec: FabricSpec, rail: int, rail_range: Range) -> RangeLayout:
+    build_layout = SCHEMES[spec.addressing.scheme].build_layout
+    return build_layout(spec.addressing, spec.rails[rail], rail_range, spec.nodes_per_unit)
 
 
 def _check_ranges(
@@ -76,7 +85,7 @@ def _check_ranges(
         if rail_range is None or layout is None:
             continue
         problem = _check_gateway(spec, rail_range, rail) or check_capacity(
-            rail_range, rail, layout, highest + 1, len(slots)
+            rail_range, rail, partial(_build_rail_layout, spec, rail), highest + 1, len(slots)
         )
         if problem:
             yield problem
@@ -93,15 +102,15 @@ def _check_gateway(spec: FabricSpec, rail_range: Range, rail: int) -> Problem | 
     return check_gateway(rail_range, rail, address) if address else None
 
 
-def _build_common(fabric: Fabric, ranges: dict[int, list[Range | None]], nodes: int) -> CommonPlan:
+def _build_common_plan(fabric: Fabric, ranges: dict[int, list[Range | None]], nodes: int) -> CommonPlan:
     spec = fabric.spec
-    supernets = {version: find_supernet(spec, version, ranges[version]) for version in (4, 6)}
+    supernets = {ip_version: find_supernet(spec, ip_version, ranges[ip_version]) for ip_version in (4, 6)}
     return CommonPlan(
         fabric=fabric.metadata.name,
         link_type=spec.link_type,
         scheme=spec.addressing.scheme,
         mtu_bytes=spec.mtu_bytes,
-        rails=tuple(_build_rail(spec, rail, ranges) for rail in range(len(spec.rails))),
+        rails=tuple(_build_rail_plan(spec, rail, ranges) for rail in range(len(spec.rails))),
         supernet4=supernets[4],
         supernet6=supernets[6],
         cross_rail=spec.routing.cross_rail or ("routed" if _has_gateways(spec) else "isolated"),
@@ -116,51 +125,73 @@ def _build_common(fabric: Fabric, ranges: dict[int, list[Range | None]], nodes: 
         vf_trust=spec.vfs.trust,
         vf_spoof_check=spec.vfs.spoof_check,
         qos=QosPlan(spec.qos.dscp, spec.qos.priority, spec.qos.cnp_dscp, spec.qos.pfc, spec.qos.ecn),
-        kernel=_build_kernel(spec),
-        kubelet=_build_kubelet(spec),
+        kernel=_build_kernel_plan(spec),
+        kubelet=_build_kubelet_plan(spec),
+        repositories=_build_repository_plans(spec),
+        nic_firmware=spec.firmware.parameters,
+        acs=spec.bios.acs,
+        rdma_mode_on_cmdline=spec.kubernetes.stack in SRIOV_OPERATOR_STACKS,
     )
 
 
-_KIB = {"2M": 2 << 10, "1G": 1 << 20}
-
-
-def _build_kernel(spec: FabricSpec) -> KernelPlan | None:
+def _build_kernel_plan(spec: FabricSpec) -> KernelPlan | None:
     kernel = spec.kernel
-    iommu = kernel.iommu == "passthrough" or (kernel.iommu == "auto" and bool(spec.vfs.count))
-    pages = tuple((_KIB[entry.size], entry.count) for entry in kernel.hugepages)
-    if not (iommu or pages or kernel.isolated_cpus or kernel.arguments):
+    iommu = kernel.iommu == "passthrough"
+    huge_pages = tuple((HUGE_PAGE_KIB[pages.size], pages.count) for pages in kernel.hugepages)
+    if not (iommu or huge_pages or kernel.isolated_cpus or kernel.arguments):
         return None
-    return KernelPlan(iommu, pages, kernel.isolated_cpus, kernel.arguments)
+    return KernelPlan(iommu, huge_pages, kernel.isolated_cpus, kernel.arguments)
 
 
-def _build_kubelet(spec: FabricSpec) -> KubeletPlan | None:
+def _build_repository_plans(spec: FabricSpec) -> tuple[RepositoryPlan, ...]:
+    return tuple(
+        RepositoryPlan(
+            repository.name,
+            repository.manager,
+            repository.url,
+            repository.key,
+            tuple(repository.install.items()),
+            repository.suite,
+            repository.components,
+        )
+        for repository in spec.repositories
+    )
+
+
+def _build_kubelet_plan(spec: FabricSpec) -> KubeletPlan | None:
     kubelet = spec.kubelet
     if not (kubelet.topology_manager or kubelet.reserved_cpus):
         return None
     return KubeletPlan(kubelet.topology_manager, kubelet.reserved_cpus)
 
 
-def _build_kubernetes(spec: FabricSpec) -> KubernetesPlan:
+def _build_kubernetes_plan(spec: FabricSpec) -> KubernetesPlan:
     kubernetes = spec.kubernetes
-    versions = tuple(sorted(kubernetes.versions.items()))
     return KubernetesPlan(
-        kubernetes.namespace, kubernetes.ipam, kubernetes.driver, kubernetes.management, kubernetes.pkey, versions
+        kubernetes.namespace,
+        kubernetes.ipam,
+        kubernetes.driver,
+        kubernetes.management,
+        kubernetes.pkey,
+        versions=tuple(sorted(kubernetes.versions.items())),
+        values=tuple(sorted(kubernetes.values.items())),
+        agent_image=kubernetes.images.agent,
     )
 
 
 def _has_gateways(spec: FabricSpec) -> bool:
     if isinstance(spec.addressing, SharedSubnet):
         return spec.addressing.gateway != "none" or all(rail.gateway or rail.gateway6 for rail in spec.rails)
-    return spec.addressing.scheme != "none"
+    return isinstance(spec.addressing, NodeSubnet | PointToPoint)
 
 
-def _build_rail(spec: FabricSpec, rail: int, ranges: dict[int, list[Range | None]]) -> RailPlan:
+def _build_rail_plan(spec: FabricSpec, rail: int, ranges: dict[int, list[Range | None]]) -> RailPlan:
     return RailPlan(
         rail=rail,
-        netdev=_choose_name(spec, rail),
-        rdma=spec.names.rdma.format(rail=rail, number=rail + 1, unit=0),
-        resource=spec.names.resource.format(rail=rail, number=rail + 1, unit=0),
-        network=spec.names.network.format(rail=rail, number=rail + 1, unit=0),
+        netdev=choose_netdev(spec, rail),
+        rdma=render_name(spec.names.rdma, rail),
+        resource=render_name(spec.names.resource, rail),
+        network=render_name(spec.names.network, rail),
         table=spec.routing.table_base + rail,
         v4=ranges[4][rail],
         v6=ranges[6][rail],
@@ -169,14 +200,7 @@ def _build_rail(spec: FabricSpec, rail: int, ranges: dict[int, list[Range | None
 
 
 def _choose_pod_name(spec: FabricSpec, rail: int) -> str:
-    if spec.names.pod is None:
-        return _choose_name(spec, rail)
-    return spec.names.pod.format(rail=rail, number=rail + 1, unit=0)
-
-
-def _choose_name(spec: FabricSpec, rail: int) -> str:
-    template = "rail{rail}" if spec.names.netdev == "keep" else spec.names.netdev
-    return spec.rails[rail].name or template.format(rail=rail, number=rail + 1, unit=0)
+    return choose_netdev(spec, rail) if spec.names.pod is None else render_name(spec.names.pod, rail)
 
 
 def _iter_nodes(
@@ -187,52 +211,50 @@ def _iter_nodes(
         gpus = _assign_gpus(group, len(spec.rails))
         for name in group.list_names():
             slot = slots[name]
+            unit = slot // spec.nodes_per_unit
             arguments = zip(factories, _select_ports(group, name, spec), gpus, strict=True)
             ports = tuple(
-                build_port(slot, selector, rail_gpus)
+                build_port(slot, unit, selector, rail_gpus)
                 for build_port, selector, rail_gpus in arguments
                 if selector is not _ABSENT
             )
-            yield NodePlan(name, slot, slot // spec.nodes_per_unit, ports, common, group.nic)
+            yield NodePlan(name, slot, unit, ports, common, group.nic)
 
 
 _ABSENT = "absent"
-"""Marks a rail on which a host has no port; None is a port that is already named by names.netdev."""
+"""Selector on a rail where a host has no port; None selects a port that already has its name by names.netdev."""
 
 
-def _select_ports(group: NodeGroup, name: str, spec: FabricSpec) -> list[PortSelector | str | None]:
-    if group.ports is None and name not in group.host_ports:
+def _select_ports(group: NodeGroup, host: str, spec: FabricSpec) -> list[PortSelector | str | None]:
+    if group.ports is None and host not in group.host_ports:
         return [None] * len(spec.rails)
-    return [selector or _ABSENT for selector in group.select_ports(name, len(spec.rails))]
+    return [selector or _ABSENT for selector in group.select_ports(host, len(spec.rails))]
 
 
 def _build_port_factory(
     spec: FabricSpec, netdev: str, rail: int, layouts: dict[int, list[RangeLayout | None]]
-) -> Callable[[int, PortSelector | str | None, tuple[int, ...]], PortPlan]:
-    """Return a function that builds the PortPlan of (slot, selector, gpus) on one rail: the innermost loop."""
-    compute_v4, compute_v6 = (_get_function(layouts[version][rail]) for version in (4, 6))
+) -> Callable[[int, int, PortSelector | str | None, tuple[int, ...]], PortPlan]:
+    """Return a function that builds the PortPlan of (slot, unit, selector, gpus) on one rail: the innermost loop."""
+    rail_layouts = (layouts[ip_version][rail] for ip_version in (4, 6))
+    compute_v4, compute_v6 = (layout.compute_address if layout else None for layout in rail_layouts)
     leaves: dict[int, str] = {}
-    keep, template, per_unit = spec.names.netdev == "keep", spec.names.leaf, spec.nodes_per_unit
+    keep, template = spec.names.netdev == KEEP, spec.names.leaf
 
-    def build_port(slot: int, selector: PortSelector | str | None, gpus: tuple[int, ...]) -> PortPlan:
-        unit = slot // per_unit
-        leaf = leaves.get(unit) or leaves.setdefault(unit, template.format(unit=unit, rail=rail, number=rail + 1))
-        v4, v6 = compute_v4(slot) if compute_v4 else None, compute_v6(slot) if compute_v6 else None
+    def build_port(slot: int, unit: int, selector: PortSelector | str | None, gpus: tuple[int, ...]) -> PortPlan:
+        leaf = leaves.get(unit) or leaves.setdefault(unit, render_name(template, rail, unit))
+        v4 = compute_v4(slot) if compute_v4 else None
+        v6 = compute_v6(slot) if compute_v6 else None
         if selector is None or isinstance(selector, str):
-            return PortPlan._make((rail, netdev, None, None, None, gpus, leaf, v4, v6))
+            return create_tuple(PortPlan, (rail, netdev, None, None, None, gpus, leaf, v4, v6))
         by_name_only = not (selector.pci or selector.mac)
         name = selector.netdev if selector.netdev and (keep or by_name_only) else netdev
-        return PortPlan._make((rail, name, selector.netdev, selector.pci, selector.mac, gpus, leaf, v4, v6))
+        return create_tuple(PortPlan, (rail, name, selector.netdev, selector.pci, selector.mac, gpus, leaf, v4, v6))
 
     return build_port
 
 
-def _get_function(layout: RangeLayout | None) -> ComputeAddress | None:
-    return layout.compute_address if layout else None
-
-
 def _assign_gpus(group: NodeGroup, rails: int) -> list[tuple[int, ...]]:
-    """Return the GPUs of each rail; a rail without port has none."""
+    """Return the GPUs of each rail; a rail without a port has none."""
     rails_with_port = group.list_rails(rails)
     by_rail: list[tuple[int, ...]] = [()] * rails
     for rail, gpus in zip(

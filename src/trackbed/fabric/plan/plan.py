@@ -8,20 +8,26 @@
 
 All addresses are ints. A plan is a value: equal inputs give equal plans, nothing here reads a clock, a file or a host.
 100,000 ports are planned in a few tenths of a second, hence named tuples: hosts have only the standard library, and it
-has no other immutable class that is as fast to create. In inner loops, `_make` takes half the time of calling the
-class.
+has no other immutable class that is as fast to create.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.model.ranges import BITS, V4, Range, format_address
 
+_ECT0 = 2
+"""ECN-capable transport (0): the low two bits of the traffic class (RFC 3168)."""
+
+create_tuple = tuple.__new__
+"""`create_tuple(PortPlan, values)` takes half the time of `PortPlan(...)` and does not count the values."""
+
 
 class AddressPlan(NamedTuple):
-    """Addressing of a port in one IP version; addresses are ints, 0 for no gateway and for no pod addresses."""
+    """Addressing of a port in one IP version; addresses are ints, where 0 means no gateway or no pod addresses."""
 
     version: int
     address: int
@@ -40,7 +46,7 @@ class AddressPlan(NamedTuple):
         return f"{format_address(self.version, self.address)}/{self.prefix}"
 
     def with_address(self, address: int) -> AddressPlan:
-        """Return this addressing with another address, for a pod on this port."""
+        """Return this addressing with the address of a pod on this port."""
         return AddressPlan(self.version, address, self.prefix, self.gateway, 0, 0)
 
 
@@ -68,6 +74,11 @@ class QosPlan(NamedTuple):
     pfc: bool
     ecn: bool
 
+    @property
+    def traffic_class(self) -> int:
+        """Traffic class (IPv4: TOS) of RDMA packets: DSCP 26 with ECT(0), the ECN-capable transport, gives 106."""
+        return self.dscp << 2 | (_ECT0 if self.ecn else 0)
+
 
 class KernelPlan(NamedTuple):
     """Kernel command line: IOMMU in pass-through mode, huge pages as (size in KiB, count), arguments."""
@@ -83,6 +94,18 @@ class KubeletPlan(NamedTuple):
 
     topology_manager: str | None = None
     reserved_cpus: str | None = None
+
+
+class RepositoryPlan(NamedTuple):
+    """A signed repository, and the (package, version) pairs that hosts install from it by apt or dnf."""
+
+    name: str
+    manager: str
+    url: str
+    key: str
+    install: tuple[tuple[str, str], ...]
+    suite: str = "./"
+    components: tuple[str, ...] = ()
 
 
 class CommonPlan(NamedTuple):
@@ -113,10 +136,33 @@ class CommonPlan(NamedTuple):
     """None if the Fabric does not configure kubelet."""
     narrowed: bool = False
     """Whether rails of the fabric are left out, as in the plan of one pod."""
+    repositories: tuple[RepositoryPlan, ...] = ()
+    """Repositories from which hosts install packages."""
+    nic_firmware: str = "leave"
+    """Whether apply sets the NICs' firmware parameters: leave, write, or reset (set them and reset the NIC)."""
+    acs: str = "leave"
+    """Whether PCIe bridges between NIC and GPU isolate them: enabled, disabled or leave."""
+    rdma_mode_on_cmdline: bool = False
+    """Whether the kernel's command line names the RDMA namespace mode, wherever RDMA drivers are loaded from."""
 
-    def get_supernet(self, version: int) -> Range | None:
+    @property
+    def has_addresses(self) -> bool:
+        """Whether ports have addresses."""
+        return self.scheme != "none"
+
+    @property
+    def has_shared_subnets(self) -> bool:
+        """Whether each rail is one subnet, shared by all nodes."""
+        return self.scheme == "shared-subnet"
+
+    @property
+    def is_routed(self) -> bool:
+        """Whether leaves route within a rail, because each node has subnets of its own."""
+        return self.scheme in {"node-subnet", "point-to-point"}
+
+    def get_supernet(self, ip_version: int) -> Range | None:
         """Return the range that covers all rails in one IP version."""
-        return self.supernet4 if version == V4 else self.supernet6
+        return self.supernet4 if ip_version == V4 else self.supernet6
 
 
 class PortPlan(NamedTuple):
@@ -139,7 +185,7 @@ class PortPlan(NamedTuple):
 
 
 class NodePlan(NamedTuple):
-    """A node: name, slot, scalable unit, ports in rail order (without rails that have no port)."""
+    """A node: name, slot, scalable unit, ports in rail order. Rails without a port are omitted."""
 
     name: str
     slot: int
@@ -163,6 +209,10 @@ class KubernetesPlan(NamedTuple):
     management: str | None
     pkey: int | None
     versions: tuple[tuple[str, str], ...]
+    values: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    """Helm values of the user's own, by component."""
+    agent_image: str | None = None
+    """The user's image of the agent."""
 
 
 class Plan(NamedTuple):

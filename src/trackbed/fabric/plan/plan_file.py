@@ -3,8 +3,6 @@
 {"fabric": {common}, "kubernetes": {...}, "nodes": [{"name", "slot", "unit", "ports": [...]}]}
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -13,8 +11,9 @@ import msgspec
 from trackbed.fabric.documents import parse_document, to_camel, to_document
 from trackbed.fabric.model.problems import Problem, SpecError
 from trackbed.fabric.plan.collector import pause_collector
+from trackbed.fabric.plan.node_check import check_common, check_kubernetes
+from trackbed.fabric.plan.node_document import NodeEntry, parse_entry, to_common_document, to_node_entry
 from trackbed.fabric.plan.plan import CommonPlan, KubernetesPlan, NodePlan, Plan
-from trackbed.fabric.plan.wire import NodeEntry, read_entry, to_common_document, to_node_entry
 
 
 class _PlanDocument(NamedTuple):
@@ -24,7 +23,7 @@ class _PlanDocument(NamedTuple):
     only_rail: int | None = None
 
 
-def write_plan(plan: Plan, nodes: Iterable[NodePlan], rail: int | None = None) -> bytes:
+def encode_plan(plan: Plan, nodes: Iterable[NodePlan], rail: int | None = None) -> bytes:
     """Write the plan of some nodes, restricted to one rail if `rail` is given.
 
     Nodes are encoded one by one: 12,500 of them as one document would take 60 MB.
@@ -38,17 +37,19 @@ def write_plan(plan: Plan, nodes: Iterable[NodePlan], rail: int | None = None) -
 
 
 def is_plan(raw: bytes) -> bool:
-    """Return whether the content starts like a plan document; a Fabric cannot."""
+    """Return whether the content starts like a plan document, which no Fabric does."""
     return b"".join(raw[:_HEAD_BYTES].split()).startswith(b'{"fabric":')
 
 
 @pause_collector
-def read_plan(raw: bytes) -> Plan:
+def decode_plan(raw: bytes) -> Plan:
     """Parse a plan document; SpecError (code bad-plan) if it is malformed, or restricted to one rail."""
     try:
         document = parse_document(msgspec.json.decode(raw), _PlanDocument, to_camel)
-        nodes = tuple(read_entry(node, document.fabric) for node in document.nodes)
-    except ValueError as error:  # DocumentError and msgspec.DecodeError are ValueErrors
+        check_common(document.fabric)
+        check_kubernetes(document.kubernetes)
+        nodes = tuple(parse_entry(node, document.fabric) for node in document.nodes)
+    except (ValueError, RecursionError) as error:  # DocumentError and msgspec.DecodeError are ValueErrors
         raise SpecError([Problem("bad-plan", f"this is no plan of Trackbed: {error}")]) from error
     if document.only_rail is not None:
         message = f"this plan has rail {document.only_rail} alone; write it with `trackbed plan -o json` without --rail"

@@ -20,7 +20,7 @@ MAIN_TABLE = 254
 
 
 class PlannedRoute(NamedTuple):
-    """A route; `gateway` 0 means on the link, `source` 0 none. `unreachable` has neither device nor gateway."""
+    """A route; `gateway` 0 means on-link, `source` 0 unset. `unreachable` has neither device nor gateway."""
 
     table: int
     to: Range
@@ -38,8 +38,10 @@ class PlannedRule(NamedTuple):
     unless_to: Range | None = None
 
 
-def build_routes(common: CommonPlan, rail: int, address: AddressPlan, *, first: bool) -> Iterator[PlannedRoute]:
-    """Yield the routes of an address; `first` marks the lowest rail of the node or pod, which carries the supernet."""
+def iter_routes(
+    common: CommonPlan, rail: int, address: AddressPlan, *, carries_supernet: bool
+) -> Iterator[PlannedRoute]:
+    """Yield the routes of an address; the lowest rail of a node or pod also carries the supernet's route."""
     table, default = common.rails[rail].table, Range(address.version, 0, 0)
     yield PlannedRoute(table, address.subnet, source=address.address)
     rail_range = common.rails[rail].v4 if address.version == V4 else common.rails[rail].v6
@@ -55,17 +57,17 @@ def build_routes(common: CommonPlan, rail: int, address: AddressPlan, *, first: 
     if has_wider_range and rail_range:
         yield PlannedRoute(MAIN_TABLE, rail_range, address.gateway, address.address)
     supernet = common.get_supernet(address.version)
-    if first and supernet and supernet != rail_range and common.cross_rail == "routed":
+    if carries_supernet and supernet and supernet != rail_range and common.cross_rail == "routed":
         yield PlannedRoute(MAIN_TABLE, supernet, address.gateway, address.address)
 
 
-def build_rule(common: CommonPlan, rail: int, address: AddressPlan) -> PlannedRule:
-    """Return the source rule of an address."""
+def build_source_rule(common: CommonPlan, rail: int, address: AddressPlan) -> PlannedRule:
+    """Return the rule that looks up traffic from an address in its rail's table."""
     source = Range(address.version, address.address, BITS[address.version])
     return PlannedRule(common.rule_priority + rail, common.rails[rail].table, source=source)
 
 
-def build_fence(common: CommonPlan, version: int) -> PlannedRule | None:
+def build_fence_rule(common: CommonPlan, ip_version: int) -> PlannedRule | None:
     """Return the rule that keeps other traffic off the rails; None if no addresses are planned."""
-    supernet = common.get_supernet(version)
+    supernet = common.get_supernet(ip_version)
     return PlannedRule(common.rule_priority - 1, MAIN_TABLE, unless_to=supernet) if supernet else None

@@ -1,1 +1,1 @@
-"""What a server's firmware must be set to, read and staged over Redfish."""
+"""BIOS settings of servers, read and staged over Redfish."""

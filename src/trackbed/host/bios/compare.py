@@ -14,14 +14,14 @@ import msgspec
 Value = str | int | float | bool | None
 
 VENDORS = {"dell": "dell", "hp": "hpe", "hpe": "hpe", "hewlett": "hpe", "lenovo": "lenovo", "supermicro": "supermicro"}
-"""First word of a manufacturer, lower case -> profile; Supermicro also writes Super Micro."""
+"""First word of a manufacturer in lower case -> profile. Supermicro is also spelled Super Micro."""
 
 _SPELLINGS = {"enabled": ("Enabled", "Enable", "On"), "disabled": ("Disabled", "Disable", "Off")}
 _TRUTH = {"enabled": True, "disabled": False}
 
 
 class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One attribute that may carry a wanted setting: by name, by label, or either."""
+    """An attribute that may hold a wanted setting; it is found by its name or its label."""
 
     name: str | None = None
     label: str | None = None
@@ -31,20 +31,20 @@ class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 Profile = dict[str, tuple[Candidate, ...]]
 
 
-class Legal(msgspec.Struct, frozen=True):
+class AllowedValue(msgspec.Struct, frozen=True):
     """One allowed value of an enumeration."""
 
     name: str = msgspec.field(name="ValueName", default="")
 
 
-class Entry(msgspec.Struct, frozen=True):
+class RegistryEntry(msgspec.Struct, frozen=True):
     """One attribute in a registry."""
 
     name: str = msgspec.field(name="AttributeName")
     label: str | None = msgspec.field(name="DisplayName", default=None)
-    values: tuple[Legal, ...] | None = msgspec.field(name="Value", default=None)
+    values: tuple[AllowedValue, ...] | None = msgspec.field(name="Value", default=None)
     read_only: bool | None = msgspec.field(name="ReadOnly", default=None)
-    grey: bool | None = msgspec.field(name="GrayOut", default=None)
+    grayed_out: bool | None = msgspec.field(name="GrayOut", default=None)
 
 
 class BiosState(msgspec.Struct, frozen=True):
@@ -53,11 +53,11 @@ class BiosState(msgspec.Struct, frozen=True):
     manufacturer: str
     attributes: Mapping[str, Value]
     pending: Mapping[str, Value]
-    registry: Mapping[str, Entry]
+    registry: Mapping[str, RegistryEntry]
 
 
-class Item(msgspec.Struct, frozen=True):
-    """The state of one wanted setting; `value` is to be staged, `attribute` is None where the server has none."""
+class SettingState(msgspec.Struct, frozen=True):
+    """The state of one wanted setting; `value` is the value to stage, `attribute` is None if the server has none."""
 
     setting: str
     want: str
@@ -69,64 +69,68 @@ class Item(msgspec.Struct, frozen=True):
 
 
 def find_vendor(manufacturer: str) -> str | None:
-    """Return the profile's name for a manufacturer as reported by the BMC; None where there is no profile."""
+    """Return the name of the profile for a manufacturer as reported by the BMC; None if there is no profile for it."""
     words = re.findall(r"[a-z]+", manufacturer.lower().replace("super micro", "supermicro"))
     return VENDORS.get(words[0]) if words else None
 
 
-def compare(profile: Profile, wanted: Mapping[str, str], state: BiosState) -> tuple[Item, ...]:
+def compare(profile: Profile, wanted: Mapping[str, str], state: BiosState) -> tuple[SettingState, ...]:
     """Return the state of every wanted setting, in the order of `wanted`."""
-    return tuple(item for setting, want in wanted.items() for item in _iter_items(profile, setting, want, state))
+    return tuple(
+        item for setting, want in wanted.items() for item in _iter_setting_states(profile, setting, want, state)
+    )
 
 
-def _iter_items(profile: Profile, setting: str, want: str, state: BiosState) -> Iterator[Item]:
+def _iter_setting_states(profile: Profile, setting: str, want: str, state: BiosState) -> Iterator[SettingState]:
     matches = [
-        (name, candidate) for candidate in profile.get(setting, ()) for name in _iter_attributes(candidate, state)
+        (name, candidate) for candidate in profile.get(setting, ()) for name in _iter_attribute_names(candidate, state)
     ]
     if not matches:
         advice = "this server names no attribute that we know for it; look in its firmware setup"
-        yield Item(setting, want, "missing", advice=advice)
+        yield SettingState(setting, want, "missing", advice=advice)
     for name, candidate in dict(matches).items():
-        yield _judge_attribute(setting, want, name, candidate.values.get(want, _SPELLINGS.get(want, (want,))), state)
+        yield _compare_attribute(setting, want, name, candidate.values.get(want, _SPELLINGS.get(want, (want,))), state)
 
 
-def _iter_attributes(candidate: Candidate, state: BiosState) -> Iterator[str]:
+def _iter_attribute_names(candidate: Candidate, state: BiosState) -> Iterator[str]:
     if candidate.name in state.attributes:
         yield candidate.name or ""
     if candidate.label is None:
         return
-    label = _normalize(candidate.label)
+    label = _normalize_label(candidate.label)
     for name in state.attributes:
         entry = state.registry.get(name)
         shown = entry.label if entry is not None and entry.label else re.sub(r"_[0-9A-Fa-f]{4}$", "", name)
-        if _normalize(shown) == label:
+        if _normalize_label(shown) == label:
             yield name
 
 
-def _normalize(label: str) -> str:
+def _normalize_label(label: str) -> str:
     return re.sub(r"[^a-z0-9]", "", label.lower())
 
 
-def _judge_attribute(setting: str, want: str, name: str, spellings: tuple[str, ...], state: BiosState) -> Item:
+def _compare_attribute(
+    setting: str, want: str, name: str, spellings: tuple[str, ...], state: BiosState
+) -> SettingState:
     have, entry = state.attributes[name], state.registry.get(name)
     value = _choose_value(want, spellings, have, entry)
     if value is None:
         legal = ", ".join(value_entry.name for value_entry in (entry.values if entry else None) or ())
         advice = f"it takes only {legal or 'values that are not known'}; set it by hand if one of them means {want}"
-        return Item(setting, want, "illegal", name, have, advice=advice)
+        return SettingState(setting, want, "illegal", name, have, advice=advice)
     pending = state.pending.get(name, have)
     if pending == value:
-        return Item(setting, want, "same" if have == value else "staged", name, have, value)
-    if entry is not None and (entry.read_only or entry.grey):
+        return SettingState(setting, want, "same" if have == value else "staged", name, have, value)
+    if entry is not None and (entry.read_only or entry.grayed_out):
         advice = (
             "the BMC lets nobody change it now; another attribute governs it (a workload or system profile, a lock)"
         )
-        return Item(setting, want, "locked", name, have, value, advice)
-    return Item(setting, want, "differs", name, have, value)
+        return SettingState(setting, want, "locked", name, have, value, advice)
+    return SettingState(setting, want, "differs", name, have, value)
 
 
-def _choose_value(want: str, spellings: tuple[str, ...], have: Value, entry: Entry | None) -> Value:
-    """Return the value to stage, in the attribute's type and spelling; None where it does not allow the value."""
+def _choose_value(want: str, spellings: tuple[str, ...], have: Value, entry: RegistryEntry | None) -> Value:
+    """Return the value to stage, in the attribute's type and spelling; None if the attribute does not allow it."""
     if isinstance(have, bool):
         return _TRUTH.get(want)
     if isinstance(have, int) and want.isdigit():

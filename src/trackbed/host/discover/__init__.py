@@ -1,1 +1,1 @@
-"""Inventories built from snapshots, and a Fabric built from inventories."""
+"""Inventories of machines, built from snapshots, and a Fabric document built from inventories."""

@@ -9,28 +9,24 @@ from trackbed.host.discover.inventory import Inventory
 from trackbed.host.discover.rails import Selection
 
 
-def list_candidates(inventory: Inventory) -> dict[str, CatalogueServer]:
-    """Return the catalogue's servers with this product name; several where one product is sold with various GPUs."""
-    product = inventory.product.strip()
-    return {name: server for name, server in load_servers().items() if product and product in server.products}
-
-
 def crosscheck(inventory: Inventory, selection: Selection) -> tuple[str | None, tuple[str, ...]]:
-    """Return the catalogue's server for this machine and their differences; None where there is none.
+    """Return the server's name in the catalogue (None if no entry has its product name), and the differences.
 
-    Of several with the same product name, the one with the fewest differences is chosen.
+    One product may be sold with various GPUs, so the entry with the fewest differences is chosen.
     """
-    candidates = {
-        name: tuple(_list_differences(inventory, selection, server))
-        for name, server in list_candidates(inventory).items()
+    product = inventory.product.strip()
+    differences = {
+        name: tuple(_iter_differences(inventory, selection, server))
+        for name, server in load_servers().items()
+        if product and product in server.products
     }
-    if not candidates:
+    if not differences:
         return None, ()
-    name = min(candidates, key=lambda server_name: len(candidates[server_name]))
-    return name, tuple(f"{name} in the catalogue {difference}" for difference in candidates[name])
+    name = min(differences, key=lambda server_name: len(differences[server_name]))
+    return name, tuple(f"{name} in the catalogue {difference}" for difference in differences[name])
 
 
-def _list_differences(inventory: Inventory, selection: Selection, server: CatalogueServer) -> Iterator[str]:
+def _iter_differences(inventory: Inventory, selection: Selection, server: CatalogueServer) -> Iterator[str]:
     if len(inventory.gpus) != server.gpus.count:
         yield f"has {server.gpus.count} GPUs, here are {len(inventory.gpus)}"
     ids = {rail.nic.id for rail in selection.rails}

@@ -1,26 +1,24 @@
-"""Parser of `nvidia-smi topo -m`: nearness of GPUs and NICs."""
-
-from __future__ import annotations
+"""Parser of `nvidia-smi topo -m`: the proximity of GPUs and NICs."""
 
 import re
 from collections.abc import Iterator, Mapping
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _DEVICE = re.compile(r"GPU\d+|NIC\d+|mlx\d+_\w+|bnxt_re\w+|rocep\w+|ibp\w+|irdma\w+|roce\w+|hns_\w+|efa_\w+|rdmap\w+")
-"""Names of columns: newer versions number the NICs, older ones print their RDMA devices."""
+"""Column names: newer versions of nvidia-smi number the NICs, older versions print the names of RDMA devices."""
 _LEGEND = re.compile(r"^\s*(NIC\d+):\s*(\S+)\s*$", re.MULTILINE)
 _BUS_ID = re.compile(r"^\s*(\d+)\s*,\s*([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*$", re.MULTILINE)
 
 
-def parse(text: str) -> dict[int, dict[str, str]]:
-    """Return GPU index -> RDMA device -> PIX, PXB, PHB, NODE or SYS; empty where the text has no such table."""
+def parse_matrix(text: str) -> dict[int, dict[str, str]]:
+    """Return GPU index -> RDMA device -> PIX, PXB, PHB, NODE or SYS; empty if the text has no such table."""
     plain = _ESCAPE.sub("", text)
     columns: list[str] = []
     names = dict(_LEGEND.findall(plain))
     rows: dict[int, dict[str, str]] = {}
     for words in (line.split() for line in plain.splitlines()):
         if not columns:
-            columns = list(_iter_devices(words)) if words[:1] == ["GPU0"] else []
+            columns = list(_iter_device_names(words)) if words[:1] == ["GPU0"] else []
         elif words and re.fullmatch(r"GPU\d+", words[0]):
             cells = zip(columns, words[1:], strict=False)
             rows[int(words[0][3:])] = {
@@ -36,19 +34,22 @@ def parse_bus_ids(text: str) -> dict[int, str]:
     }
 
 
-def to_addresses(
+def key_by_address(
     matrix: Mapping[int, Mapping[str, str]], gpus: Mapping[int, str], nics: Mapping[str, str]
 ) -> dict[str, dict[str, str]]:
-    """Key a matrix by PCI addresses; unknown devices are left out."""
+    """Return the matrix with PCI addresses as keys; unknown devices are left out.
+
+    `gpus` maps GPU indexes to PCI addresses, `nics` maps RDMA devices to PCI addresses.
+    """
     return {
-        gpus[index]: {nics[name]: near for name, near in row.items() if name in nics}
+        gpus[index]: {nics[name]: proximity for name, proximity in row.items() if name in nics}
         for index, row in matrix.items()
         if index in gpus
     }
 
 
-def _iter_devices(words: list[str]) -> Iterator[str]:
-    """Yield the leading words that name devices, up to `CPU Affinity`."""
+def _iter_device_names(words: list[str]) -> Iterator[str]:
+    """Yield the device names in a header line, which end before `CPU Affinity`."""
     for word in words:
         if not _DEVICE.fullmatch(word):
             return

@@ -1,7 +1,5 @@
 """The switch port of each interface of a machine, by LLDP."""
 
-from __future__ import annotations
-
 import msgspec
 
 from trackbed.host.discover.inventory import Inventory
@@ -12,7 +10,10 @@ from trackbed.kernel.wire.netns_sockets import Netns
 
 
 def add_neighbours(inventory: Inventory, netns: Netns, seconds: float) -> Inventory:
-    """Listen for LLDP and add the neighbours to an inventory. Raises ProbeError and OSError without permission."""
+    """Listen for LLDP frames for `seconds`; return the inventory with the neighbours added.
+
+    Raises ProbeError or OSError without permission to listen.
+    """
     wanted = {nic.netdev for nic in inventory.nics if nic.netdev and nic.link == "ethernet"}
     with Socket(netns=netns) as sock:
         names = {link.index: link.name for link in list_links(sock) if link.name in wanted}

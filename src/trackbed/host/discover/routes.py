@@ -1,7 +1,5 @@
 """The physical interfaces of a host's default routes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from trackbed.host.discover.wanted import NETDEVS
@@ -12,25 +10,25 @@ _ROUTE_UP, _REJECT = 0x1, 0x200
 
 
 def find_default_interfaces(snapshot: Snapshot) -> frozenset[str]:
-    """Return interfaces with a default route, and those below a VLAN, bond or bridge that has one."""
+    """Return the interfaces that have a default route, directly or through a VLAN, bond or bridge above them."""
     interfaces: set[str] = set()
-    waiting = [*_iter_ipv4(snapshot), *_iter_ipv6(snapshot)]
+    waiting = [*_iter_ipv4_default_interfaces(snapshot), *_iter_ipv6_default_interfaces(snapshot)]
     while waiting:
         name = waiting.pop()
         if name not in interfaces:
             interfaces.add(name)
-            waiting += _iter_lower(snapshot, name)
+            waiting += _iter_lower_interfaces(snapshot, name)
     return frozenset(interfaces)
 
 
-def _iter_ipv4(snapshot: Snapshot) -> Iterator[str]:
+def _iter_ipv4_default_interfaces(snapshot: Snapshot) -> Iterator[str]:
     """Parse /proc/net/route: interface, destination, gateway, flags, ..., mask in column 7."""
     for words in _read_rows(snapshot, "/proc/net/route"):
         if len(words) > _MASK and words[1] == words[_MASK] == "00000000":
             yield words[0]
 
 
-def _iter_ipv6(snapshot: Snapshot) -> Iterator[str]:
+def _iter_ipv6_default_interfaces(snapshot: Snapshot) -> Iterator[str]:
     """Parse /proc/net/ipv6_route: destination, its length, ..., flags, interface."""
     for words in _read_rows(snapshot, "/proc/net/ipv6_route"):
         if len(words) <= _NAME6 or words[1] != "00" or set(words[_DESTINATION6]) != {"0"}:
@@ -44,7 +42,7 @@ def _read_rows(snapshot: Snapshot, path: str) -> list[list[str]]:
     return [line.split() for line in (snapshot.read_text(path) or "").splitlines()]
 
 
-def _iter_lower(snapshot: Snapshot, name: str) -> Iterator[str]:
+def _iter_lower_interfaces(snapshot: Snapshot, name: str) -> Iterator[str]:
     for path in snapshot.glob(f"{NETDEVS}/{name}/lower_*"):
         yield path.rpartition("/lower_")[2]
     for path in snapshot.glob(f"{NETDEVS}/*/master"):

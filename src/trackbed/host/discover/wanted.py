@@ -1,6 +1,4 @@
-"""The files, links and commands that discover reads; no passwords, keys or serial numbers except in a card's VPD."""
-
-from __future__ import annotations
+"""The files, links and commands that `trackbed discover` reads. None holds a secret; only VPD holds serial numbers."""
 
 from trackbed.host.snapshot.snapshot import Wanted
 
@@ -26,7 +24,7 @@ _DEVICE = (
     "current_link_width",
 )
 _NETDEV = ("address", "addr_assign_type", "type", "speed", "operstate", "mtu", "dev_port")
-_RDMA = ("node_type", "fw_ver", "board_id", "ports/*/link_layer", "ports/*/rate")
+_RDMA = ("node_type", "fw_ver", "board_id", "ports/*/link_layer", "ports/*/rate", "ports/*/state")
 
 WANTED = Wanted(
     files=(

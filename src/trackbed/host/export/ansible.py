@@ -1,14 +1,12 @@
 """Ansible: the role `trackbed`, variables of each host, an inventory and a playbook.
 
-    site.yml, inventory.yml             a start; the site's own do as well, with the hosts in group `trackbed`
+    site.yml, inventory.yml             an example; the site may use others, with the hosts in group `trackbed`
     host_vars/NODE.yml                  files of one host
     roles/trackbed/defaults/main.yml    files that are the same on all hosts, kernel arguments
-    roles/trackbed/...                  what does it, the same for every plan (folder `role` of this package)
+    roles/trackbed/...                  the tasks, which are the same for every plan (folder `role` of this package)
 
-Contents are marked `!unsafe`, so that nothing in them is taken for a template.
+Contents are marked `!unsafe`, so that Ansible does not read them as templates.
 """
-
-from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,8 +14,8 @@ from importlib import resources
 
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.export.arguments import find_arguments, render_grub_line
-from trackbed.host.export.blocks import render_block, render_scalar
-from trackbed.host.export.files import OWN, HostFile, build_patterns, list_files
+from trackbed.host.export.blocks import render_block
+from trackbed.host.export.files import OWNED_PATHS, HostFile, build_patterns, list_files
 from trackbed.host.formats import Format
 from trackbed.host.kinds.arguments import IOMMU
 from trackbed.host.kinds.bootloader import GRUB_FILE, OTHER_FILE
@@ -26,7 +24,7 @@ from trackbed.host.setting import HEAD
 ROLE = "roles/trackbed"
 
 STATIC = ("tasks/main.yml", "tasks/kernel.yml", "handlers/main.yml", "meta/main.yml", "README.md")
-"""Files of the role that no plan changes."""
+"""Files of the role that are the same for every plan."""
 
 SIGNS = (
     "/run/systemd/system",
@@ -40,7 +38,7 @@ SIGNS = (
     "/boot/loader/entries",
     OTHER_FILE,
 )
-"""Paths on the host whose presence the role checks."""
+"""Paths by which the role recognises systemd and the boot loader of a host."""
 
 _SITE = """\
 # Written by Trackbed.
@@ -54,9 +52,9 @@ _SITE = """\
 
 
 def render(nodes: Sequence[NodePlan], network: Format) -> Iterator[tuple[str, str]]:
-    """Yield path below the playbook's folder and content, one at a time: there may be thousands."""
+    """Yield the path (relative to the playbook's folder) and the content of each file; there may be thousands."""
     files_by_host = {node.name: list_files(node, network) for node in nodes}
-    shared = _find_shared(list(files_by_host.values()))
+    shared = _find_shared_files(list(files_by_host.values()))
     yield "site.yml", _SITE
     yield "inventory.yml", _render_inventory(nodes)
     yield f"{ROLE}/defaults/main.yml", _render_defaults(nodes[0], shared)
@@ -69,8 +67,8 @@ def render(nodes: Sequence[NodePlan], network: Format) -> Iterator[tuple[str, st
         yield f"host_vars/{name}.yml", f"# Written by Trackbed.\n{_render_files('trackbed_host_files', specific)}"
 
 
-def _find_shared(file_lists: Sequence[Sequence[HostFile]]) -> list[HostFile]:
-    """Return the files that are the same on all hosts; none for a single host."""
+def _find_shared_files(file_lists: Sequence[Sequence[HostFile]]) -> list[HostFile]:
+    """Return the files that are the same on all hosts; empty for a single host."""
     if len(file_lists) == 1:
         return []
     common = set(file_lists[0]).intersection(*file_lists[1:])
@@ -79,7 +77,7 @@ def _find_shared(file_lists: Sequence[Sequence[HostFile]]) -> list[HostFile]:
 
 def _render_inventory(nodes: Iterable[NodePlan]) -> str:
     return "# Written by Trackbed.\ntrackbed:\n  hosts:\n" + "".join(
-        f"    {render_scalar(node.name)}:\n" for node in nodes
+        f"    {json.dumps(node.name)}:\n" for node in nodes
     )
 
 
@@ -98,16 +96,16 @@ def _render_defaults(node: NodePlan, shared: Iterable[HostFile]) -> str:
         "trackbed_head": HEAD,
         "trackbed_signs": SIGNS,
         "trackbed_own": build_patterns(),
-        "trackbed_folders": sorted({name.partition("*")[0].rpartition("/")[0] for name in OWN}),
+        "trackbed_folders": sorted({name.partition("*")[0].rpartition("/")[0] for name in OWNED_PATHS}),
     }
     lines = "".join(f"{name}: {json.dumps(value)}\n" for name, value in values.items())
     return f"# Written by Trackbed; see README.md.\n{lines}{_render_files('trackbed_files', shared)}"
 
 
-def _render_files(name: str, files: Iterable[HostFile]) -> str:
+def _render_files(variable_name: str, files: Iterable[HostFile]) -> str:
     entries = "".join(
-        f'  - path: {render_scalar(file.path)}\n    mode: "{file.mode:04o}"\n'
+        f'  - path: {json.dumps(file.path)}\n    mode: "{file.mode:04o}"\n'
         f"    content: !unsafe {render_block(file.content, 6)}"
         for file in files
     )
-    return f"{name}:\n{entries}" if entries else f"{name}: []\n"
+    return f"{variable_name}:\n{entries}" if entries else f"{variable_name}: []\n"

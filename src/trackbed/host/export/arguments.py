@@ -1,28 +1,27 @@
-"""Kernel arguments for a host that Trackbed does not run on: which, and a shell script that gives them to its loader.
+"""Kernel arguments for a host that Trackbed does not run on, and a shell script that passes them to its boot loader.
 
-    kernelstub   /etc/kernelstub/configuration is there        kernelstub --add-options
-    grubby       boot loader entries and grubby(8) are there   grubby --update-kernel=ALL --args
-    GRUB         /etc/default/grub is there                    a drop-in of ours, then update-grub or grub-mkconfig
+    kernelstub   if /etc/kernelstub/configuration exists        kernelstub --add-options
+    grubby       if boot loader entries and grubby(8) exist     grubby --update-kernel=ALL --args
+    GRUB         if /etc/default/grub exists                    a drop-in of Trackbed, then update-grub or grub-mkconfig
 
-The same choice, the same files and the same order of words as `trackbed apply`, which finds nothing left to do.
-How the IOMMU is put in pass-through depends on the CPU, so the script asks /proc/cpuinfo.
+Boot loader, files and order of arguments are those of `trackbed apply`, which then has nothing to change. The arguments
+for IOMMU pass-through depend on the CPU, so the script reads /proc/cpuinfo.
 (Documentation/admin-guide/kernel-parameters.txt; GNU GRUB manual 2.12, "Simple configuration handling".)
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from trackbed.fabric.plan.plan import NodePlan
-from trackbed.host.kinds import kernel_arguments
 from trackbed.host.kinds.arguments import IOMMU
-from trackbed.host.kinds.bootloader import GRUB_FILE, OTHER_FILE
+from trackbed.host.kinds.bootloader import GRUB_FILE, OTHER_FILE, quote_for_grub
+from trackbed.host.kinds.kernel_arguments import Want
 from trackbed.host.setting import HEAD
-from trackbed.host.steps import list_settings
+from trackbed.host.steps import iter_settings
 
 CPUS: Mapping[str, str] = {"intel": "GenuineIntel", "amd": "AuthenticAMD", "arm": "Arm"}
-"""Name of a vendor on the command line -> vendor in /proc/cpuinfo."""
+"""Vendor on the command line -> vendor in /proc/cpuinfo."""
 
 _SCRIPT = """\
 words={words}
@@ -44,6 +43,7 @@ elif ls /boot/loader/entries/*.conf >/dev/null 2>&1 && command -v grubby >/dev/n
 \tgrubby --update-kernel=ALL --args="$words"
 elif [ -f /etc/default/grub ]; then
 \tmkdir -p /etc/default/grub.d
+\twords=$(echo "$words" | sed "s/[^ ]*;[^ ]*/'&'/g") # GRUB ends a command at a semicolon
 \tprintf '%s\\nGRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT %s"\\n' {head} "$words" >{grub}
 \tif command -v update-grub >/dev/null; then
 \t\tupdate-grub
@@ -69,34 +69,24 @@ words="$iommu${{words:+ $words}}"
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """The kernel arguments of one node; `iommu`: the IOMMU's arguments precede `groups`."""
-
-    groups: tuple[str, ...]
-    iommu: bool
-
-    def to_line(self, vendor: str) -> str:
-        """Return all arguments as one line for a CPU of this vendor (a key of `IOMMU`)."""
-        return " ".join((*(IOMMU[vendor] if self.iommu else ()), *self.groups))
+def find_arguments(node: NodePlan) -> Want | None:
+    """Return the kernel arguments of a node; None if the plan has none."""
+    wants = (setting.want for setting in iter_settings(node, ("cmdline",)))
+    return next((want for want in wants if isinstance(want, Want) and (want.groups or want.iommu)), None)
 
 
-def find_arguments(node: NodePlan) -> Arguments | None:
-    """Return the kernel arguments of a node; None where the plan has none."""
-    for setting in list_settings(node, ("cmdline",)):
-        want = setting.want
-        if isinstance(want, kernel_arguments.Want) and (want.groups or want.iommu):
-            return Arguments(want.groups, want.iommu)
-    return None
+def render_line(wanted: Want, vendor: str) -> str:
+    """Render all arguments as one line for a CPU of this vendor (a key of `IOMMU`)."""
+    return " ".join((*(IOMMU[vendor] if wanted.iommu else ()), *wanted.groups))
 
 
-def render_script(wanted: Arguments) -> str:
+def render_script(wanted: Want) -> str:
     """Render a sh(1) script, for root, that passes the arguments to the boot loader of the machine it runs on."""
     sizes = sum(group.startswith("hugepagesz=") for group in wanted.groups)
     return "set -eu\n" + _SCRIPT.format(
         words=f"'{' '.join(wanted.groups)}'",
         one_size="no" if sizes > 1 else "yes",
-        iommu=_render_vendor() if wanted.iommu else "",
+        iommu=_render_iommu_cases() if wanted.iommu else "",
         head=f"'{HEAD.strip()}'",
         other=OTHER_FILE,
         grub=GRUB_FILE,
@@ -109,10 +99,11 @@ def render_grub_file(words: str) -> str:
 
 
 def render_grub_line(words: str) -> str:
-    """Render the assignment in the drop-in."""
-    return f'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {words}"'
+    """Render the line of GRUB's drop-in that appends these arguments to GRUB_CMDLINE_LINUX_DEFAULT."""
+    quoted = " ".join(map(quote_for_grub, words.split()))
+    return f'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {quoted}"'
 
 
-def _render_vendor() -> str:
+def _render_iommu_cases() -> str:
     cases = "".join(f"{vendor}) iommu='{' '.join(words)}' ;;\n" for vendor, words in IOMMU.items())
     return _VENDOR.format(cases=cases)

@@ -1,10 +1,8 @@
-"""YAML text written by hand: whole files in it stay readable, and a thousand hosts take a moment.
+"""Whole files as readable YAML values. No YAML emitter is used, because emitters are slow for thousands of hosts.
 
-A literal block (YAML 1.2, 8.1.2) where the text allows it: ends with one line's end, does not begin with a blank or an
-empty line, and holds nothing but printable ASCII and tabs; else a double-quoted scalar, which JSON's strings are.
+A text is a literal block (YAML 1.2, 8.1.2) if it ends with one newline, does not begin with a blank or an empty line,
+and has only printable ASCII and tabs. Other texts are double-quoted scalars, of which JSON's strings are a subset.
 """
-
-from __future__ import annotations
 
 import json
 import re
@@ -19,8 +17,3 @@ def render_block(text: str, indent: int) -> str:
     margin = " " * indent
     lines = (f"{margin}{line}" if line else "" for line in text[:-1].split("\n"))
     return "|\n" + "\n".join(lines) + "\n"
-
-
-def render_scalar(text: str) -> str:
-    """Render a text of one line as a double-quoted scalar."""
-    return json.dumps(text)

@@ -1,16 +1,14 @@
-"""MAAS: a commissioning script and tags, by which machines are found that the plan was made for.
+"""MAAS: a commissioning script, and tags that find the machines of the plan.
 
-Tags are XPath definitions over what lshw saw (`lshw -xml`, which MAAS keeps of each machine), so MAAS sets them itself:
+A tag is an XPath expression over the hardware list of a machine (`lshw -xml`, stored by MAAS), so MAAS sets it itself:
 
-    trackbed-FABRIC      every port of one of the plan's machines is there
-    trackbed-FABRIC-0    one kind of machine, where the plan has several
+    trackbed-FABRIC      the machine has every port of one of the plan's machines
+    trackbed-FABRIC-0    the machine is of one kind, if the plan has several
 
-Machines are deployed with the cloud-init user-data (`maas PROFILE machine deploy SYSTEM_ID user_data=...`), which sees
-to the kernel arguments too; were they options of a tag as well, two places would have to agree.
-(MAAS: "Commissioning scripts", "Tags"; lshw's XML: `businfo` holds pci@ADDRESS, `serial` the MAC address.)
+Machines are deployed with the cloud-init user-data (`maas PROFILE machine deploy SYSTEM_ID user_data=...`). It also
+sets the kernel arguments, so they are not repeated as kernel options of a tag. (MAAS: "Commissioning scripts", "Tags";
+lshw's XML: `businfo` holds pci@ADDRESS, `serial` the MAC address.)
 """
-
-from __future__ import annotations
 
 import json
 import shlex
@@ -18,10 +16,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from trackbed.fabric.plan.plan import NodePlan, PortPlan
-from trackbed.host.export.commission import NAME, describe_machine, render_program
+from trackbed.host.export.commission import NAME, build_machine_document, render_program
 
 MAX_KINDS = 32
-"""Limit of tags: machines told apart by MAC address are as many kinds as nodes."""
+"""Maximum number of tags for kinds. If ports are identified by MAC address, every node is a kind of its own."""
 
 _HEAD = "# Tags of MAAS; tags.sh makes them.\n"
 _NONE = f"""\
@@ -43,18 +41,18 @@ class Tag:
 def render(nodes: Sequence[NodePlan]) -> dict[str, str]:
     """Return the content of all files by name; the script and the `.sh` files are executable."""
     every = tuple(build_tags(nodes))
-    listed = "".join(_render_yaml(tag) for tag in every)
+    listed = "".join(_render_tag_yaml(tag) for tag in every)
     return {
         NAME: render_program(nodes),
         "tags.yaml": (_HEAD if every else _NONE) + listed,
-        "tags.sh": _render_shell(every),
+        "tags.sh": _render_tags_script(every),
     }
 
 
 def build_tags(nodes: Sequence[NodePlan]) -> Iterator[Tag]:
-    """Yield the tags of the nodes of one Fabric; none where no port is identified by its hardware."""
-    kinds = {repr(describe_machine(node)): node for node in nodes}
-    known = [(node, condition) for node in kinds.values() if (condition := _render_ports(node.ports))]
+    """Yield the tags for the nodes of one Fabric; none if its ports are not identified by hardware."""
+    kinds = {repr(build_machine_document(node)): node for node in nodes}
+    known = [(node, condition) for node in kinds.values() if (condition := _render_ports_xpath(node.ports))]
     if not known:
         return
     name = f"trackbed-{nodes[0].common.fabric}"
@@ -66,26 +64,26 @@ def build_tags(nodes: Sequence[NodePlan]) -> Iterator[Tag]:
             yield Tag(f"{name}-{number}", f"has the ports of {node.name} and its like", condition)
 
 
-def _render_ports(ports: Sequence[PortPlan]) -> str:
-    """Render XPath that matches a machine with all these ports; empty where a port cannot be identified."""
-    conditions = [_render_port(port) for port in ports]
+def _render_ports_xpath(ports: Sequence[PortPlan]) -> str:
+    """Render XPath that matches a machine with all these ports; empty if a port cannot be identified."""
+    conditions = [_render_port_xpath(port) for port in ports]
     network = '//node[@class="network"]'
     return " and ".join(f"{network}{condition}" for condition in conditions) if all(conditions) else ""
 
 
-def _render_port(port: PortPlan) -> str:
+def _render_port_xpath(port: PortPlan) -> str:
     if port.pci:
         return f'[businfo="pci@{port.pci}"]'
     return f'[serial="{port.mac.lower()}"]' if port.mac else ""
 
 
-def _render_yaml(tag: Tag) -> str:
+def _render_tag_yaml(tag: Tag) -> str:
     first, *others = (f"{key}: {json.dumps(value)}\n" for key, value in asdict(tag).items())
     return f"- {first}{''.join(f'  {line}' for line in others)}"
 
 
-def _render_shell(every: Sequence[Tag]) -> str:
-    lines = "".join(f"tag {' '.join(shlex.quote(f'{k}={v}') for k, v in asdict(tag).items())}\n" for tag in every)
+def _render_tags_script(tags: Sequence[Tag]) -> str:
+    lines = "".join(f"tag {' '.join(shlex.quote(f'{k}={v}') for k, v in asdict(tag).items())}\n" for tag in tags)
     return f"""#!/bin/sh
 # Makes or renews the tags and the commissioning script: ./tags.sh PROFILE, after `maas login PROFILE ...`.
 set -eu

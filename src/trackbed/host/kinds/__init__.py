@@ -2,18 +2,18 @@
 
     steps ── Setting(step, Want, rail, why) ──> compare ──> Change | Skipped | None
                             │                      ^
-                  registry finds the Kind          └── View: the machine as it was read once
+                  registry finds the Kind          └── View: the state of the machine, read once
 
-A kind's module defines (`kind.Kind` says what each is given and returns, and what the optional ones default to):
+A kind's module defines the following (`kind.Kind` documents parameters, results and defaults):
 
-    Want                what is wanted, a frozen dataclass: with `netdev` if of a port, `version` if of an IP version;
-                        str(want) is the setting in a few words
-    compare             how the machine differs from it, and the operations that mend it
-    find_stale          what an earlier plan left
-    keep, restore       what undo needs, as JSON, from the state that was compared; how it is put back
-    render_boot_line    the line of the boot script that sets it again, where the kernel keeps it nowhere
-    KIND                these together
+    Want                the wanted value, a NamedTuple with `netdev` if it belongs to a port and `version` if it belongs
+                        to an IP version; str(want) describes it in a few words
+    compare             returns the change of a machine that differs, with the operations that make it
+    find_stale          yields the removal of leftovers of earlier plans
+    read_undo_data, restore   return the data that undo needs, from the state that was compared; restore that state
+    render_boot_line    renders the line of the boot script that repeats the setting, if the kernel does not store it
+    KIND                all of these
 
-To add a kind, write its module, its line in `registry.NAMES` and its test. Shared by several kinds: `view` (the state
+To add a kind, write its module and its test, and add a line to `registry.NAMES`. Several kinds share `view` (the state
 and its ports), `entries` (addresses, routes, rules for undo), `links`, `sysfs`, `processes`, `arguments`, `bootloader`.
 """

@@ -1,6 +1,6 @@
-"""Kind CPU state: what kubelet remembers of an old policy of its CPU manager.
+"""Kind CPU state: kubelet's CPU manager has no state file of another policy.
 
-With another policyName in its state than the configured one kubelet ends at once.
+kubelet exits at startup if the policyName in the state file differs from its configuration.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from trackbed.host.change import Change, FileWrite, Skipped, advise, fulfil
+from trackbed.host.change import Change, FileWrite, Skipped, build_change, build_manual_change
 from trackbed.host.kinds.kind import Kind
 from trackbed.host.kinds.processes import find_processes
 from trackbed.host.kinds.view import View
@@ -19,7 +19,7 @@ STATE = "/var/lib/kubelet/cpu_manager_state"
 
 
 class Want(NamedTuple):
-    """kubelet's CPU manager has no state, or that of this policy."""
+    """The state file of kubelet's CPU manager is absent or belongs to this policy."""
 
     policy: str
 
@@ -28,7 +28,7 @@ class Want(NamedTuple):
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
-    """Return the change of the state of another policy: its removal, or advice while kubelet runs."""
+    """Return the removal of a state file of another policy, or advice while kubelet runs."""
     machine, subject = view.machine, str(want)
     text = Absent() if machine.shared_reason else machine.read(STATE)
     if isinstance(text, Absent):
@@ -40,8 +40,8 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
         return None
     if any(find_processes(machine, "kubelet")):
         advice = f"drain this node, systemctl stop kubelet, apply again (it removes {STATE}), systemctl start kubelet"
-        return advise(setting, subject, have, want.policy, advice)
-    return fulfil(setting, subject, have, want.policy, (FileWrite(STATE, None, 0o600),))
+        return build_manual_change(setting, subject, have, want.policy, advice)
+    return build_change(setting, subject, have, want.policy, (FileWrite(STATE, None, 0o600),))
 
 
 def _parse_policy(text: object) -> str | None:

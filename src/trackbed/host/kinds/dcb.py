@@ -1,204 +1,134 @@
-"""Kinds DSCP, PFC and ETS: what drivers with DCB are asked by netlink (`netlink.dcb`), read once for each port.
+"""Kinds DSCP, PFC and ETS: DCB settings of a port, made through netlink (`netlink.dcb`).
 
-A port whose driver has no DCB is skipped; one whose firmware negotiates with its neighbour (DCBX) is left to a person,
-because what is set there is overwritten by the negotiation.
+A port whose driver does not support DCB is skipped. The firmware of a port may negotiate with its neighbour (DCBX) and
+overwrite settings. mlx5 lets the host take over (mlx5e_dcbnl_setdcbx, en_dcbnl.c), which is part of the change. bnxt_en
+and ice refuse that (bnxt_dcbnl_setdcbx; ice_dcbnl_setdcbx while the firmware's LLDP agent runs), so the user is told
+how to end the negotiation.
 """
 
 from __future__ import annotations
 
 import errno
-from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple, Union
 
-from trackbed.fabric.plan.plan import NodePlan
-from trackbed.host.change import Change, DcbSet, Skipped, advise, fulfil
-from trackbed.host.kinds.kind import Kept, Kind, has_rename
+from trackbed.host.change import Change, DcbSet, Skipped, build_change, build_manual_change
+from trackbed.host.kinds.dcb_wants import DcbDscp, DcbEts, DcbPfc, DcbPort, build_app_messages
+from trackbed.host.kinds.kind import Kind, UndoData, has_rename, keep_pods
 from trackbed.host.kinds.view import View
+from trackbed.host.kinds.writers import find_daemons
 from trackbed.host.machine import Machine
+from trackbed.host.pci_driver import find_driver
 from trackbed.host.setting import Setting
 from trackbed.kernel.netlink import dcb
 from trackbed.kernel.netlink.codec import Message, NetlinkError
-from trackbed.kernel.netlink.dcb import App, Dcb, EightInts, Ets
+from trackbed.kernel.netlink.dcb import Dcb
 from trackbed.kernel.netlink.links import list_links
 from trackbed.kernel.netlink.sockets import RequestError, Socket
 
-_SHARES: EightInts = (50, 50, 0, 0, 0, 0, 0, 0)
-"""Percent of the first class (all that is not named) and of RDMA's: the same as on the leaf."""
-_THREE, _TWO = 3, 2
+_HOST_NEGOTIATES = dcb.DCB_CAP_DCBX_HOST | dcb.DCB_CAP_DCBX_VER_IEEE
+_FIRMWARE_NEGOTIATES = 0
+_DCBX_DRIVERS = frozenset({"mlx5_core"})
+"""Drivers that let the host take over the negotiation."""
+_DCBX_ADVICE = {
+    "bnxt_en": "set the DCBX mode in the NVRAM of {netdev} to disabled (BIOS setup, device level configuration; or "
+    "niccli, NVM option dcbx_mode), then restart this host",
+    "ice": "run on this host: ethtool --set-priv-flags {name} fw-lldp-agent off, then trackbed apply",
+}
+_OTHER_DCBX_ADVICE = "run on this host: dcb dcbx set dev {name} host ieee"
+_DCB_PROGRAMS = ("lldpad", "dcbd", "fcoemon", "mlnx_tune")
+"""Programs of others that set DCB: DCBX daemons, and NVIDIA's tuner."""
 
-_Difference = tuple[str, str, tuple[Message, ...]]
-"""Present value, wanted value, and the messages that make the change."""
-
-
-class DcbDscp(NamedTuple):
-    """Port `netdev` trusts the DSCP, and each DSCP of `priorities` (DSCP, priority) has its priority."""
-
-    netdev: str
-    priorities: tuple[tuple[int, int], ...]
-
-    def __str__(self) -> str:
-        return f"priorities of DSCPs on {self.netdev}"
-
-    def compare(self, bridge: Dcb, name: str) -> _Difference | str:
-        """Return the difference."""
-        present = dcb.group_dscp_priorities(bridge.apps)
-        pairs = [(dscp, priority, present.get(dscp, frozenset())) for dscp, priority in self.priorities]
-        extra = [dcb.build_dscp_app(dscp, old) for dscp, wanted, now in pairs for old in now if old != wanted]
-        missing = [dcb.build_dscp_app(dscp, wanted) for dscp, wanted, now in pairs if wanted not in now]
-        messages = _change_apps(name, extra, missing)
-        trusts = bridge.trust is None or bridge.trust[:1] == (dcb.IEEE_8021QAZ_APP_SEL_DSCP,)
-        if not trusts:
-            others = [selector for selector in bridge.trust or () if selector != dcb.IEEE_8021QAZ_APP_SEL_DSCP]
-            messages += (dcb.set_trust(name, (dcb.IEEE_8021QAZ_APP_SEL_DSCP, *others)),)
-        have = " ".join(f"{dscp}:{_list(now)}" for dscp, _, now in pairs) + ("" if trusts else ", not trusted")
-        return have, self._list_pairs(), messages
-
-    def render_boot_line(self) -> str:
-        """Render the command that makes the setting."""
-        return f"dscp {self.netdev} {self._list_pairs()}\n"
-
-    def _list_pairs(self) -> str:
-        return " ".join(f"{dscp}:{priority}" for dscp, priority in self.priorities)
+Want = Union[DcbDscp, DcbPfc, DcbEts]
+_WANTS = (DcbDscp, DcbPfc, DcbEts)
 
 
-class DcbPfc(NamedTuple):
-    """Port `netdev` pauses these priorities (0 to 7, IEEE 802.1Qbb) rather than drop, and no others."""
+class _KeptBridge(NamedTuple):
+    """The driver's reply about a port, and the DSCPs whose entries apply may change."""
 
-    netdev: str
-    priorities: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return f"PFC of {self.netdev}"
-
-    def compare(self, bridge: Dcb, name: str) -> _Difference | str:
-        """Return the difference, or why PFC cannot be set."""
-        pfc = bridge.pfc
-        if pfc is None:
-            return "this port's driver tells of no PFC"
-        if pfc.capacity < len(self.priorities):
-            return f"this port can pause {pfc.capacity} priorities"
-        wanted = frozenset(self.priorities)
-        messages = () if pfc.priorities == wanted else (dcb.set_pfc(name, pfc._replace(priorities=wanted)),)
-        return _list(pfc.priorities), _list(wanted), messages
-
-    def render_boot_line(self) -> str:
-        """Render the command that makes the setting."""
-        return f"pfc {self.netdev} all:off{''.join(f' {priority}:on' for priority in self.priorities)}\n"
-
-
-class DcbEts(NamedTuple):
-    """On port `netdev` the priority has a traffic class that no other priority is in; `first` is served before it."""
-
-    netdev: str
-    priority: int
-    first: int
-
-    def __str__(self) -> str:
-        return f"traffic classes of {self.netdev}"
-
-    def compare(self, bridge: Dcb, name: str) -> _Difference | str:
-        """Return the difference, or why classes cannot be set."""
-        ets = bridge.ets
-        if ets is None or ets.capacity < _TWO:
-            return "this port has one traffic class"
-        number = ets.classes[self.priority]
-        beside = [other for other, its in enumerate(ets.classes) if its == number and other != self.priority]
-        messages = (dcb.set_ets(name, self._part(ets)),) if beside else ()
-        return f"priority {self.priority} with {_list(beside)}", f"priority {self.priority} alone", messages
-
-    def render_boot_line(self) -> str:
-        """Render the command that makes the setting."""
-        return f"ets {self.netdev} {self.priority} {self.first}\n"
-
-    def _part(self, ets: Ets) -> Ets:
-        """Return class 1 for RDMA's priority, class 2 (strictly first) for that of the notices, class 0 for others."""
-        first = 2 if ets.capacity >= _THREE else 0
-        classes = [0] * dcb.IEEE_8021QAZ_MAX_TCS
-        classes[self.first], classes[self.priority] = first, 1
-        a, b, c, d, e, f, g, h = classes
-        algorithms = (dcb.IEEE_8021QAZ_TSA_ETS,) * 2 + (dcb.IEEE_8021QAZ_TSA_STRICT,) * 6
-        return ets._replace(tx_bandwidth=_SHARES, algorithms=algorithms, classes=(a, b, c, d, e, f, g, h))
-
-
-Want = DcbDscp | DcbPfc | DcbEts
+    answer: bytes
+    dscps: tuple[int, ...]
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of a DCB setting that differs."""
     name, subject = view.ports[want.netdev].name, str(want)
-    bridge = view.read_once(_read_bridges).get(want.netdev)
+    bridge = view.read_once(_read_ports_dcb).get(want.netdev)
     if bridge is None:
         return Skipped(setting, subject, view.machine.shared_reason or "this port's driver has no DCB")
-    outcome = want.compare(bridge, name)
+    driver = find_driver(view.machine, f"/sys/class/net/{name}/device")
+    outcome = want.compare(DcbPort(name, driver, bridge))
     if isinstance(outcome, str):
         return Skipped(setting, subject, outcome)
     have, wanted, messages = outcome
     if not messages:
         return None
-    if bridge.dcbx and not bridge.dcbx & dcb.DCB_CAP_DCBX_HOST:
-        advice = f"the firmware of {want.netdev} negotiates DCB; run on this host: dcb dcbx set dev {name} host ieee"
-        return advise(setting, subject, have, wanted, advice)
-    return fulfil(setting, subject, have, wanted, (DcbSet(messages),))
+    if _is_negotiated(bridge):
+        if driver not in _DCBX_DRIVERS:
+            advice = _DCBX_ADVICE.get(driver, _OTHER_DCBX_ADVICE).format(netdev=want.netdev, name=name)
+            why = f"the firmware of {want.netdev} negotiates DCB; {advice}"
+            return build_manual_change(setting, subject, have, wanted, why)
+        messages = (dcb.build_set_dcbx(name, _HOST_NEGOTIATES), *messages)
+    return build_change(setting, subject, have, wanted, (DcbSet(messages),))
 
 
-def keep(view: View) -> Kept:
-    """Return the driver's reply by interface index, with the DSCPs whose entries apply may change."""
-    pairs = [(want.netdev, dscp) for want in view.list_wants(DcbDscp) for dscp, _ in want.priorities]
-    bridges = view.read_once(_read_bridges)
-    dscps = {netdev: [dscp for name, dscp in pairs if name == netdev] for netdev in bridges}
-    return {
-        str(view.ports[netdev].index): {"answer": b64encode(bridge.body).decode(), "dscps": dscps[netdev]}
-        for netdev, bridge in bridges.items()
-    }
+def _is_negotiated(bridge: Dcb) -> bool:
+    """Return whether the firmware negotiates with the neighbour."""
+    return bool(bridge.dcbx) and not (bridge.dcbx or 0) & dcb.DCB_CAP_DCBX_HOST
 
 
-def restore(machine: Machine, kept: Kept) -> Iterator[str]:
-    """Restore the DCB settings of ports."""
+def read_undo_data(view: View) -> UndoData:
+    """Return the DCB settings of the planned ports by interface index."""
+    wants = view.list_wants(DcbDscp)
+    undo_data = {}
+    for netdev, bridge in view.read_once(_read_ports_dcb).items():
+        dscps = tuple(dscp for want in wants if want.netdev == netdev for dscp, _ in want.priorities)
+        undo_data[str(view.ports[netdev].index)] = _KeptBridge(bridge.body, dscps)
+    return undo_data
+
+
+def restore(machine: Machine, undo_data: UndoData) -> Iterator[str]:
+    """Restore the DCB settings of ports; yield failures as text."""
     with machine.open_socket() as sock:
         names = {str(link.index): link.name for link in list_links(sock)}
-        for index, before in kept.items():
+        for index, before in undo_data.items():
             try:
                 bridge = dcb.get_dcb(sock, names[index]) if index in names else None
-                old = dcb.parse_dcb(b64decode(before["answer"]))
-                for message in _restore_port(names[index], old, bridge, before["dscps"]) if bridge else ():
+                old = dcb.parse_dcb(before.answer)
+                for message in _iter_restore_messages(names[index], old, bridge, before.dscps) if bridge else ():
                     dcb.apply_setting(sock, message)
             except NetlinkError as error:
                 yield f"DCB of {names[index]}: {error}"
 
 
-def _restore_port(name: str, old: Dcb, bridge: Dcb, dscps: list[int]) -> Iterator[Message]:
-    before, now = ({app for app in state.apps if _is_of(app, dscps)} for state in (old, bridge))
-    yield from _change_apps(name, sorted(now - before), sorted(before - now))
-    if old.trust is not None and old.trust != bridge.trust:
-        yield dcb.set_trust(name, old.trust)
-    if old.pfc and bridge.pfc and old.pfc.priorities != bridge.pfc.priorities:
-        yield dcb.set_pfc(name, old.pfc)
-    if old.ets and bridge.ets and old.ets != bridge.ets:
-        yield dcb.set_ets(name, old.ets)
+def _iter_restore_messages(name: str, old_dcb: Dcb, present_dcb: Dcb, dscps: tuple[int, ...]) -> Iterator[Message]:
+    before, now = (
+        {app for app in state.apps if app.selector == dcb.IEEE_8021QAZ_APP_SEL_DSCP and app.protocol in dscps}
+        for state in (old_dcb, present_dcb)
+    )
+    yield from build_app_messages(name, sorted(now - before), sorted(before - now))
+    if old_dcb.trust is not None and old_dcb.trust != present_dcb.trust:
+        yield dcb.build_set_trust(name, old_dcb.trust)
+    if old_dcb.pfc and present_dcb.pfc and old_dcb.pfc.priorities != present_dcb.pfc.priorities:
+        yield dcb.build_set_pfc(name, old_dcb.pfc)
+    if old_dcb.ets and present_dcb.ets and old_dcb.ets != present_dcb.ets:
+        yield dcb.build_set_ets(name, old_dcb.ets)
+    if _is_negotiated(old_dcb) and not _is_negotiated(present_dcb):
+        yield dcb.build_set_dcbx(name, _FIRMWARE_NEGOTIATES)
 
 
-def _is_of(app: App, dscps: list[int]) -> bool:
-    return app.selector == dcb.IEEE_8021QAZ_APP_SEL_DSCP and app.protocol in dscps
-
-
-def _change_apps(name: str, extra: list[App], missing: list[App]) -> tuple[Message, ...]:
-    removal = (dcb.delete_apps(name, extra),) if extra else ()
-    return (*removal, *((dcb.add_apps(name, missing),) if missing else ()))
-
-
-def _read_bridges(view: View) -> dict[str, Dcb]:
-    """Read DCB of the ports with such settings; ports without DCB are left out."""
-    netdevs = dict.fromkeys(setting.netdev for setting in view.settings if isinstance(setting.want, Want))
+def _read_ports_dcb(view: View) -> dict[str, Dcb]:
+    """Read the DCB settings of the planned ports; ports without DCB are left out."""
+    netdevs = dict.fromkeys(setting.netdev for setting in view.settings if isinstance(setting.want, _WANTS))
     ports = {
         netdev: view.ports[netdev].name for netdev in netdevs if netdev in view.ports and not view.machine.shared_reason
     }
     with view.machine.open_socket() as sock:
-        bridges = {netdev: _read_bridge(sock, name) for netdev, name in ports.items()}
+        bridges = {netdev: _read_port_dcb(sock, name) for netdev, name in ports.items()}
     return {netdev: bridge for netdev, bridge in bridges.items() if bridge}
 
 
-def _read_bridge(sock: Socket, name: str) -> Dcb | None:
+def _read_port_dcb(sock: Socket, name: str) -> Dcb | None:
     try:
         return dcb.get_dcb(sock, name)
     except RequestError as error:
@@ -207,21 +137,16 @@ def _read_bridge(sock: Socket, name: str) -> Dcb | None:
         raise
 
 
-def _list(numbers: Iterable[int]) -> str:
-    return ",".join(map(str, sorted(numbers))) or "none"
-
-
-def render_boot_line(want: Want, _: NodePlan) -> str:
-    """Render the line of the boot script."""
-    return want.render_boot_line()
-
-
 KIND: Kind[Want] = Kind(
     "dcb",
-    (DcbDscp, DcbPfc, DcbEts),
+    _WANTS,
     compare,
-    keep=keep,
+    read_undo_data=read_undo_data,
     restore=restore,
-    render_boot_line=render_boot_line,
+    undo_data_type=dict[str, _KeptBridge],
+    render_boot_line=lambda want, _: want.render_boot_line(),
+    tolerates_refusal=True,
     must_wait=has_rename,
+    disrupts_pods=keep_pods,
+    find_writers=lambda _, view: find_daemons(view.machine, _DCB_PROGRAMS),
 )

@@ -1,18 +1,18 @@
-"""Kind huge pages: the kernel has reserved the planned number, at boot, by kernel arguments."""
+"""Kind huge pages: the kernel has reserved the planned number at boot, by kernel arguments."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from trackbed.host.change import Change, Skipped, advise, await_boot
-from trackbed.host.kinds.arguments import is_fulfilled, split
+from trackbed.host.change import Change, Skipped, build_manual_change, build_reboot_change
+from trackbed.host.kinds.arguments import is_fulfilled, split_cmdline
 from trackbed.host.kinds.kind import Kind
 from trackbed.host.kinds.view import View
 from trackbed.host.machine import Machine
 from trackbed.host.setting import Setting
 
 SIZES = {2 << 10: "2M", 1 << 20: "1G"}
-"""The size of huge pages in kernel arguments, by KiB."""
+"""Size in KiB -> size of huge pages as a kernel argument."""
 
 
 class Want(NamedTuple):
@@ -37,17 +37,16 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
         return None
     line = machine.read("/proc/cmdline")
     group = f"hugepagesz={SIZES[want.size_kib]} hugepages={want.count}"
-    if not isinstance(line, str) or not is_fulfilled(group, split(line)):
+    if not isinstance(line, str) or not is_fulfilled(group, split_cmdline(line)):
         advice = "they are set aside at boot, once the kernel arguments ask for them"
-        return await_boot(setting, subject, have, str(want.count), advice)
+        return build_reboot_change(setting, subject, have, str(want.count), advice)
     free = _read_memory(machine)
     advice = f"the kernel could not set aside more at boot{free}; plan fewer, or give the host more memory"
-    return advise(setting, subject, have, str(want.count), advice)
+    return build_manual_change(setting, subject, have, str(want.count), advice)
 
 
 def _read_memory(machine: Machine) -> str:
-    text = machine.read("/proc/meminfo")
-    lines = text.splitlines() if isinstance(text, str) else []
+    lines = machine.read_lines("/proc/meminfo")
     total = next((line.split()[1] for line in lines if line.startswith("MemTotal:")), "")
     return f" (MemTotal is {total} KiB)" if total else ""
 

@@ -1,18 +1,21 @@
-"""Kind MTU: a port has the planned MTU, in bytes."""
+"""Kind MTU: a port has the planned MTU, in bytes.
+
+A larger MTU disrupts no pod. A smaller one does: packets and RDMA path MTUs of running pods no longer fit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
-from trackbed.host.change import Change, fulfil
-from trackbed.host.kinds.kind import Kept, Kind
-from trackbed.host.kinds.links import keep_links, restore_links
+from trackbed.host.change import Change, build_change
+from trackbed.host.kinds.kind import Kind
+from trackbed.host.kinds.links import build_undo_reader, restore_links
 from trackbed.host.kinds.view import View
-from trackbed.host.machine import Machine
+from trackbed.host.kinds.writers import find_connection_managers
 from trackbed.host.setting import Setting
-from trackbed.kernel.netlink.links import set_link
+from trackbed.kernel.netlink.links import build_set_link
 
 
 class Want(NamedTuple):
@@ -30,15 +33,22 @@ def compare(setting: Setting, want: Want, view: View) -> Change | None:
     link = view.ports[want.netdev]
     if link.mtu == want.mtu_bytes:
         return None
-    do = (set_link(link.index, mtu=want.mtu_bytes),)
-    return fulfil(setting, str(want), str(link.mtu), str(want.mtu_bytes), do)
+    do = (build_set_link(link.index, mtu=want.mtu_bytes),)
+    return build_change(setting, str(want), str(link.mtu), str(want.mtu_bytes), do)
 
 
-def restore(machine: Machine, kept: Kept) -> Iterator[str]:
-    """Set the MTUs that differ."""
-    return restore_links(
-        machine, kept, "MTU", lambda links: [set_link(link.index, mtu=mtu) for link, mtu in links if link.mtu != mtu]
-    )
-
-
-KIND = Kind("mtu", (Want,), compare, keep=keep_links(attrgetter("mtu")), restore=restore, is_grouped=False)
+KIND = Kind(
+    "mtu",
+    (Want,),
+    compare,
+    read_undo_data=build_undo_reader(attrgetter("mtu")),
+    restore=partial(
+        restore_links,
+        "MTU",
+        lambda links: [build_set_link(link.index, mtu=mtu) for link, mtu in links if link.mtu != mtu],
+    ),
+    undo_data_type=dict[str, int],
+    disrupts_pods=lambda change: int(change.want) < int(change.have),
+    find_writers=lambda want, view: find_connection_managers(view, want.netdev),
+    is_grouped=False,
+)

@@ -1,21 +1,22 @@
 """Kind RDMA ToS: the traffic class that rdma_cm gives to new connections of a device, in configfs.
 
-A folder made under rdma_cm shows a device's settings, and hides them when it is removed; the settings stay with the
-device (drivers/infiniband/core/cma_configfs.c). What a device has cannot be known without the folder: `compare` makes
-none, it only looks.
+A new folder in rdma_cm shows the settings of a device. When the folder is removed, the device keeps the settings
+(drivers/infiniband/core/cma_configfs.c). They cannot be read without the folder, and `compare` does not create it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from shlex import quote
 from typing import NamedTuple
 
 from trackbed.fabric.plan.plan import NodePlan
-from trackbed.host.change import NOTHING, AttributeWrite, Change, Skipped, fulfil
-from trackbed.host.kinds.kind import Kept, Kind, has_rename
+from trackbed.host.change import ABSENT_VALUE, AttributeWrite, Change, Skipped, build_change
+from trackbed.host.kinds.kind import Kind, UndoData, has_rename, keep_pods
 from trackbed.host.kinds.sysfs import find_rdma_device
 from trackbed.host.kinds.view import View
+from trackbed.host.kinds.writers import find_daemons
 from trackbed.host.machine import Machine, Unreadable
 from trackbed.host.setting import Setting
 
@@ -24,7 +25,7 @@ _FILE = "ports/1/default_roce_tos"
 
 
 class Want(NamedTuple):
-    """Connections by rdma_cm over the RDMA device of port `netdev` begin with this traffic class (IPv4: TOS)."""
+    """New connections by rdma_cm over the RDMA device of port `netdev` have this traffic class (IPv4: TOS)."""
 
     netdev: str
     tos: int
@@ -34,7 +35,7 @@ class Want(NamedTuple):
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
-    """Return the change of a traffic class that differs or is not known."""
+    """Return the change of a traffic class that differs or is unknown."""
     machine, subject, device = view.machine, str(want), find_rdma_device(view, want.netdev)
     if not device:
         return Skipped(setting, subject, machine.shared_reason or "this port has no RDMA device")
@@ -46,25 +47,25 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
     have = machine.read(path)
     if isinstance(have, Unreadable):
         return Skipped(setting, subject, f"cannot be read: {have.reason}")
-    now = have if isinstance(have, str) else NOTHING
+    now = have if isinstance(have, str) else ABSENT_VALUE
     if now == str(want.tos):
         return None
     write = AttributeWrite(path, str(want.tos), folder=f"{BASE}/{device}")
-    return fulfil(setting, subject, now, str(want.tos), (write,))
+    return build_change(setting, subject, now, str(want.tos), (write,))
 
 
-def keep(view: View) -> Kept:
-    """Return each device's traffic class and whether its folder existed."""
+def read_undo_data(view: View) -> UndoData:
+    """Return the traffic class of each planned port's RDMA device, and whether its folder existed."""
     names = [name for want in view.list_wants(Want) if (name := find_rdma_device(view, want.netdev))]
-    kept = {}
+    undo_data = {}
     for name in names if view.machine.locate(BASE).is_dir() else ():
         with suppress(OSError):
-            kept[name] = _read_class(view.machine, name)
-    return kept
+            undo_data[name] = _read_traffic_class(view.machine, name)
+    return undo_data
 
 
-def _read_class(machine: Machine, device: str) -> tuple[str, bool]:
-    """Read a device's traffic class and whether its folder exists; a folder that had to be created is removed."""
+def _read_traffic_class(machine: Machine, device: str) -> tuple[str, bool]:
+    """Read a device's traffic class and whether its folder exists. A missing folder is created temporarily."""
     folder = machine.locate(f"{BASE}/{device}")
     compared = machine.read(f"{BASE}/{device}/{_FILE}")
     if isinstance(compared, str):
@@ -79,9 +80,9 @@ def _read_class(machine: Machine, device: str) -> tuple[str, bool]:
             folder.rmdir()
 
 
-def restore(machine: Machine, kept: Kept) -> Iterator[str]:
+def restore(machine: Machine, undo_data: UndoData) -> Iterator[str]:
     """Restore the traffic classes under the restored device names, and remove folders that apply created."""
-    for name, (value, had_folder) in kept.items():
+    for name, (value, had_folder) in undo_data.items():
         folder = machine.locate(f"{BASE}/{name}")
         try:
             folder.mkdir(exist_ok=True)
@@ -91,11 +92,11 @@ def restore(machine: Machine, kept: Kept) -> Iterator[str]:
                 folder.rmdir()
         except OSError as error:
             yield f"rdma_cm's traffic class of {name}: {error.strerror}"
-    yield from _remove_orphans(machine)
+    yield from _remove_orphaned_directories(machine)
 
 
-def _remove_orphans(machine: Machine) -> Iterator[str]:
-    """Remove folders of names that no device has: the kernel would reject their creation."""
+def _remove_orphaned_directories(machine: Machine) -> Iterator[str]:
+    """Remove the rdma_cm directories in configfs of devices that were renamed or removed; yield failures as text."""
     for folder in machine.locate(BASE).glob("*"):
         if folder.is_dir() and not machine.locate(f"/sys/class/infiniband/{folder.name}").exists():
             try:
@@ -104,19 +105,21 @@ def _remove_orphans(machine: Machine) -> Iterator[str]:
                 yield f"{BASE}/{folder.name}: {error.strerror}"
 
 
-def render_boot_line(want: Want, node: NodePlan) -> str:
-    """Set the traffic class of the device by its rail's name."""
-    number = next(port.rail for port in node.ports if port.netdev == want.netdev)
-    name = next(rail.rdma for rail in node.common.rails if rail.rail == number)
-    return f"tos {name} {want.tos}\n"
+def render_boot_line(want: Want, _: NodePlan) -> str:
+    """Render the command for the port's RDMA device, which the script finds by the port."""
+    return f"tos {quote(want.netdev)} {want.tos}\n"
 
 
 KIND = Kind(
     "rdma_tos",
     (Want,),
     compare,
-    keep=keep,
+    read_undo_data=read_undo_data,
     restore=restore,
+    undo_data_type=dict[str, tuple[str, bool]],
     render_boot_line=render_boot_line,
+    tolerates_refusal=True,
     must_wait=has_rename,
+    disrupts_pods=keep_pods,
+    find_writers=lambda _, view: find_daemons(view.machine, ("mlnx_tune",)),
 )

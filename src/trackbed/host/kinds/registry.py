@@ -1,4 +1,4 @@
-"""All kinds of setting. Undo restores them in this order: names come before what is set below a name."""
+"""All kinds of setting in the order in which undo restores them: names precede settings whose path contains a name."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from trackbed.host.kinds.kind import Kind
 NAMES = (
     "name",
     "mtu",
+    "vf_probe",
+    "vf_count",
     "up",
     "sysctl",
     "rdma_namespaces",
     "rdma_name",
-    "vf_probe",
-    "vf_count",
     "attribute",
+    "vf_address",
     "vf_guard",
     "vf_mtu",
     "dcb",
@@ -25,6 +26,8 @@ NAMES = (
     "route",
     "rule",
     "kernel_arguments",
+    "acs",
+    "packages",
     "huge_pages",
     "file",
     "memlock",
@@ -33,7 +36,12 @@ NAMES = (
     "module",
     "firmware",
 )
-"""Modules beside this one."""
+"""Modules of this package, in the order in which an undo restores their kinds.
+
+A VF count precedes the state of its port, because bnxt_en ignores a count while its port is down
+(`bnxt_sriov_configure`). RDMA names follow the VF count: the RDMA device of a new VF takes the number of a device that
+was renamed (`alloc_name`, drivers/infiniband/core/device.c), so the old name is free only after the VF is gone.
+"""
 
 KINDS: tuple[Kind[Any], ...] = tuple(import_module(f"trackbed.host.kinds.{name}").KIND for name in NAMES)
 
@@ -41,5 +49,5 @@ _BY_WANT = {want: kind for kind in KINDS for want in kind.wants}
 
 
 def find_kind(want: object) -> Kind[Any]:
-    """Return the kind of a want."""
+    """Return the kind that a wanted value belongs to."""
     return _BY_WANT[type(want)]

@@ -1,21 +1,25 @@
-"""Kind rule: each rail's source address selects its table, and the fence rule precedes them.
+"""Kind rule: each rail's source address selects the rail's table; the fence rule precedes these rules.
 
-A rule is as planned if priority, selector and table are, whoever made it. Ours to remove: rules with Trackbed's
-protocol number, and at a planned priority those that lead to the planned table or come from the planned address: what
-an earlier plan, or a file of it after a reboot, left behind. All other rules are strangers' and stay.
+A rule is as planned if priority, selector and table match, whatever its origin. Trackbed removes rules with its
+protocol number, and at a planned priority rules with the planned table or the planned selector: an earlier plan, or its
+file after a reboot, has added them. All other rules are kept.
+
+The rule of a port that a pod has may be absent: systemd-networkd removes it with the port, and adds it again with it.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from itertools import chain
 
 from trackbed.fabric.model.ranges import V4, Range, format_address
 from trackbed.fabric.plan.routes import MAIN_TABLE
 from trackbed.fabric.plan.routes import PlannedRule as Want
-from trackbed.host.change import NOTHING, Change, fulfil, remove
-from trackbed.host.kinds.entries import KernelTable, encode_body, restore_entries
-from trackbed.host.kinds.kind import Kept, Kind
+from trackbed.host.change import ABSENT_VALUE, Change, build_change, build_removal
+from trackbed.host.kinds import name
+from trackbed.host.kinds.entries import KernelTable, restore_entries
+from trackbed.host.kinds.kind import Kind, UndoData, keep_pods
 from trackbed.host.kinds.view import View
 from trackbed.host.machine import Machine
 from trackbed.host.setting import PROTOCOL, Setting
@@ -26,8 +30,8 @@ from trackbed.kernel.netlink.rules import (
     RTM_DELRULE,
     RTM_NEWRULE,
     PolicyRule,
-    add_rule,
-    delete_rule,
+    build_add_rule,
+    build_delete_rule,
     identify_rule,
     list_rules,
 )
@@ -42,47 +46,61 @@ _TABLE = KernelTable(
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | None:
-    """Return the change of a rule that is missing or differs."""
-    planned = _plan(want)
-    if any(_is_equal(rule, planned) for rule in view.state.rules):
+    """Return the change of a rule that is missing or differs; none while a pod has the rule's port."""
+    planned = _to_rule(want)
+    if any(_matches_plan(rule, planned) for rule in view.state.rules) or _is_port_in_pod(setting, view):
         return None
-    every = [_plan(other) for other in view.list_wants(Want)]
-    rivals = [rule for rule in view.state.rules if _succeeds(planned, rule)]
-    old = [rule for rule in rivals if not any(_is_equal(rule, other) for other in every)]
+    every = [_to_rule(other) for other in view.list_wants(Want)]
+    rivals = [rule for rule in view.state.rules if _replaces(planned, rule)]
+    old = [rule for rule in rivals if not any(_matches_plan(rule, other) for other in every)]
     subject = f"rule {want.priority} IPv{4 if planned.family == socket.AF_INET else 6}"
-    do = (add_rule(planned), *(delete_rule(rule) for rule in old))
-    return fulfil(setting, subject, ", ".join(map(_to_text, old)) or NOTHING, _to_text(planned), do)
+    do = (build_add_rule(planned), *(build_delete_rule(rule) for rule in old))
+    return build_change(setting, subject, ", ".join(map(_format_rule, old)) or ABSENT_VALUE, _format_rule(planned), do)
+
+
+def _is_port_in_pod(setting: Setting, view: View) -> bool:
+    wants = (other.want for other in view.settings if other.rail == setting.rail)
+    return any(name.find_pod(view, want) for want in wants if isinstance(want, name.Want))
 
 
 def find_stale(view: View) -> Iterator[Change]:
     """Yield the removal of Trackbed's rules that are no longer planned, and of duplicates of planned rules."""
-    every = [_plan(want) for want in view.list_wants(Want)]
-    missing = [planned for planned in every if not any(_is_equal(rule, planned) for rule in view.state.rules)]
+    every = [_to_rule(want) for want in view.list_wants(Want)]
+    missing = [planned for planned in every if not any(_matches_plan(rule, planned) for rule in view.state.rules)]
     present: list[PolicyRule] = []
     for rule in view.state.rules:
-        planned = next((other for other in every if _is_equal(rule, other)), None)
+        planned = next((other for other in every if _matches_plan(rule, other)), None)
         if planned is not None and planned not in present:
             present.append(planned)
             continue
-        mine = planned is not None or rule.protocol == PROTOCOL or any(_succeeds(other, rule) for other in every)
-        if mine and not any(_succeeds(other, rule) for other in missing):
+        mine = planned is not None or rule.protocol == PROTOCOL or any(_replaces(other, rule) for other in every)
+        if mine and not any(_replaces(other, rule) for other in missing):
             subject = "second copy of a rule" if planned else "old rule"
-            yield remove("routing", None, f"{subject} {rule.priority}", _to_text(rule), (delete_rule(rule),))
+            yield build_removal(
+                "routing", None, f"{subject} {rule.priority}", _format_rule(rule), (build_delete_rule(rule),)
+            )
 
 
-def keep(view: View) -> Kept:
-    """Return the rules of planned priorities, and all of Trackbed's."""
-    priorities = {want.priority for want in view.list_wants(Want)}
-    mine = [rule for rule in view.state.rules if rule.priority in priorities or rule.protocol == PROTOCOL]
-    return {"rules": [encode_body(rule) for rule in mine]}
+def count_entries(view: View) -> int:
+    """Return the number of rules with a planned priority or with Trackbed's mark."""
+    return sum(map(len, read_undo_data(view).values()))
 
 
-def restore(machine: Machine, kept: Kept) -> Iterator[str]:
-    """Restore the rules."""
-    return restore_entries(machine, _TABLE, kept["rules"])
+def read_undo_data(view: View) -> UndoData:
+    """Return the rules with a planned priority or with Trackbed's mark, by priority."""
+    undo_data: dict[str, list[bytes]] = {str(want.priority): [] for want in view.list_wants(Want)}
+    for rule in view.state.rules:
+        if str(rule.priority) in undo_data or rule.protocol == PROTOCOL:
+            undo_data.setdefault(str(rule.priority), []).append(rule.body)
+    return undo_data
 
 
-def _plan(want: Want) -> PolicyRule:
+def restore(machine: Machine, undo_data: UndoData) -> Iterator[str]:
+    """Restore the rules that `read_undo_data` returned; yield failures as text."""
+    return restore_entries(machine, _TABLE, chain.from_iterable(undo_data.values()))
+
+
+def _to_rule(want: Want) -> PolicyRule:
     selector = want.source or want.unless_to
     if selector is None:
         raise ValueError(f"rule {want.priority} has no selector")
@@ -101,18 +119,20 @@ def _get_target(rule: PolicyRule) -> tuple[int, ...]:
     return rule.family, rule.priority, rule.table, rule.action
 
 
-def _is_equal(have: PolicyRule, planned: PolicyRule) -> bool:
-    return _get_target(have) == _get_target(planned) and _get_selector(have) == _get_selector(planned)
+def _matches_plan(rule: PolicyRule, planned_rule: PolicyRule) -> bool:
+    return _get_target(rule) == _get_target(planned_rule) and _get_selector(rule) == _get_selector(planned_rule)
 
 
-def _succeeds(planned: PolicyRule, have: PolicyRule) -> bool:
-    """Return whether `planned` replaces `have`: same priority, and the same table or the same selector."""
-    is_same = (have.family, have.priority, have.action) == (planned.family, planned.priority, FR_ACT_TO_TBL)
-    plain = not (have.iif or have.oif or have.fwmark) and have.invert == planned.invert
-    return is_same and plain and (have.table == planned.table or _get_selector(have) == _get_selector(planned))
+def _replaces(planned_rule: PolicyRule, rule: PolicyRule) -> bool:
+    """Return whether the planned rule replaces a rule: same priority, and the same table or the same selector."""
+    is_same = (rule.family, rule.priority, rule.action) == (planned_rule.family, planned_rule.priority, FR_ACT_TO_TBL)
+    plain = not (rule.iif or rule.oif or rule.fwmark) and rule.invert == planned_rule.invert
+    return (
+        is_same and plain and (rule.table == planned_rule.table or _get_selector(rule) == _get_selector(planned_rule))
+    )
 
 
-def _to_text(rule: PolicyRule) -> str:
+def _format_rule(rule: PolicyRule) -> str:
     version = 4 if rule.family == socket.AF_INET else 6
     parts = ["not"] if rule.invert else []
     parts += [f"from {Range(version, rule.src, rule.src_prefix)}"] if rule.src_prefix else []
@@ -120,7 +140,7 @@ def _to_text(rule: PolicyRule) -> str:
     return " ".join([*parts, f"lookup {'main' if rule.table == MAIN_TABLE else rule.table}"])
 
 
-def read_version(want: Want) -> int:
+def get_version(want: Want) -> int:
     """Return the IP version of a rule."""
     selector = want.source or want.unless_to
     return selector.version if selector else V4
@@ -131,9 +151,12 @@ KIND = Kind(
     (Want,),
     compare,
     find_stale,
-    keep,
+    read_undo_data,
     restore,
+    undo_data_type=dict[str, tuple[bytes, ...]],
+    count_entries=count_entries,
+    disrupts_pods=keep_pods,
     describe=lambda want: f"rule {want.priority}",
-    version=read_version,
+    version=get_version,
     is_grouped=False,
 )

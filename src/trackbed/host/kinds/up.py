@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
-from trackbed.host.change import Change, fulfil
-from trackbed.host.kinds.kind import Kept, Kind
-from trackbed.host.kinds.links import keep_links, restore_links
+from trackbed.host.change import Change, build_change
+from trackbed.host.kinds.kind import Kind, keep_pods
+from trackbed.host.kinds.links import build_undo_reader, restore_links
 from trackbed.host.kinds.view import View
-from trackbed.host.machine import Machine
+from trackbed.host.kinds.writers import find_connection_managers
 from trackbed.host.setting import Setting
-from trackbed.kernel.netlink.links import set_link
+from trackbed.kernel.netlink.links import build_set_link
 
 
 class Want(NamedTuple):
@@ -27,14 +27,21 @@ class Want(NamedTuple):
 def compare(setting: Setting, want: Want, view: View) -> Change | None:
     """Return the change of a port that is down."""
     link = view.ports[want.netdev]
-    return None if link.up else fulfil(setting, str(want), "down", "up", (set_link(link.index, up=True),))
-
-
-def restore(machine: Machine, kept: Kept) -> Iterator[str]:
-    """Set the state of all ports."""
-    return restore_links(
-        machine, kept, "state of an interface", lambda links: [set_link(link.index, up=up) for link, up in links]
+    return (
+        None if link.is_up else build_change(setting, str(want), "down", "up", (build_set_link(link.index, up=True),))
     )
 
 
-KIND = Kind("up", (Want,), compare, keep=keep_links(attrgetter("up")), restore=restore, is_grouped=False)
+KIND = Kind(
+    "up",
+    (Want,),
+    compare,
+    read_undo_data=build_undo_reader(attrgetter("is_up")),
+    restore=partial(
+        restore_links, "state of an interface", lambda links: [build_set_link(link.index, up=up) for link, up in links]
+    ),
+    undo_data_type=dict[str, bool],
+    disrupts_pods=keep_pods,
+    find_writers=lambda want, view: find_connection_managers(view, want.netdev),
+    is_grouped=False,
+)

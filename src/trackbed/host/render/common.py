@@ -1,33 +1,32 @@
-"""The files that every format needs: kernel parameters, names of route tables, names of ports.
+"""The files that all formats share: kernel parameters, names of route tables, names of ports.
 
-    /etc/sysctl.d/90-trackbed.conf                  sysctl.d(5); "-" because a port may come later than the file is read
+    /etc/sysctl.d/90-trackbed.conf                  sysctl.d(5); "-" ignores ports that appear after the file is read
     /etc/iproute2/rt_tables.d/trackbed.conf         ip-route(8): `ip route show table rail0`
     /etc/systemd/network/10-trackbed-rail0.link     systemd.link(5), read by udev whatever configures the network
 
-Ports are recognised by PCI path or permanent MAC address, never by the order in which they appear. netplan's own
-`match` knows no PCI address, so all formats share the .link file.
+Ports are identified by PCI path or permanent MAC address, never by the order in which they appear. netplan's `match`
+supports no PCI address, so all formats share the .link file. `Property` leaves out representors, subfunctions and VFs,
+which a rule of step names marks; systemd before 243 ignores that line.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from trackbed.fabric.plan.plan import NodePlan
-from trackbed.host.render.ports import Gathered, Port
+from trackbed.host.render.ports import NetworkSettings, Port
 from trackbed.host.setting import HEAD
+from trackbed.host.steps import names
 
 SYSCTL = "/etc/sysctl.d/90-trackbed.conf"
 TABLES = "/etc/iproute2/rt_tables.d/trackbed.conf"
 NETWORKD = "/etc/systemd/network/10-trackbed-"
 
 
-def render_common(node: NodePlan, gathered: Gathered) -> dict[str, str]:
+def render_common(node: NodePlan, settings: NetworkSettings) -> dict[str, str]:
     """Return the content of the shared files by path."""
-    files = {SYSCTL: HEAD + "".join(f"-{want.key} = {want.value}\n" for want in gathered.sysctls)}
-    tables = [rail for rail in node.common.rails if node.find_port(rail.rail)]
-    files[TABLES] = HEAD + "".join(f"{rail.table}\trail{rail.rail}\n" for rail in tables)
-    files.update({f"{NETWORKD}{port.name.netdev}.link": _render_link(port) for port in gathered.ports if port.renamed})
-    return files
+    rails = [rail for rail in node.common.rails if node.find_port(rail.rail)]
+    return {
+        SYSCTL: HEAD + "".join(f"-{want.key} = {want.value}\n" for want in settings.sysctls),
+        TABLES: HEAD + "".join(f"{rail.table}\trail{rail.rail}\n" for rail in rails),
+        **{f"{NETWORKD}{port.name.netdev}.link": _render_link(port) for port in settings.ports if port.is_renamed},
+    }
 
 
 def render_ini(*sections: tuple[str, list[tuple[str, object]]]) -> str:
@@ -40,14 +39,8 @@ def _render_section(name: str, entries: list[tuple[str, object]]) -> str:
 
 
 def _render_link(port: Port) -> str:
+    match = ("Path", f"pci-{port.name.pci}") if port.name.pci else ("PermanentMACAddress", port.name.mac)
     return render_ini(
-        ("Match", list(_render_match(port))),
+        ("Match", [match, ("Property", f"!{names.MARK}=0")]),
         ("Link", [("Name", port.name.netdev), ("AlternativeNamesPolicy", "database onboard slot path")]),
     )
-
-
-def _render_match(port: Port) -> Iterator[tuple[str, object]]:
-    if port.name.pci:
-        yield "Path", f"pci-{port.name.pci}"
-    else:
-        yield "PermanentMACAddress", port.name.mac

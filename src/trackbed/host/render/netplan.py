@@ -1,12 +1,10 @@
 """Files for netplan: one YAML file (netplan(5)) and, for the fence, a drop-in.
 
-netplan's routing-policy cannot say "not" (as of 1.1; its keys are from, to, table, priority, mark, type-of-service), so
-the fence is a drop-in for the systemd.network file that netplan generates for the first port: networkd merges
-`10-netplan-rail0.network.d/*.conf` into it. That is why the ports name networkd as their renderer, whatever the
-site's default is. `optional: true`: a rail without cable must not keep the host from finishing its boot.
+netplan's routing-policy cannot invert a rule (as of 1.1; its keys are from, to, table, priority, mark,
+type-of-service). So the fence is a drop-in for the systemd.network file that netplan generates for the first port:
+networkd merges `10-netplan-rail0.network.d/*.conf` into it. Therefore networkd is the renderer of the ports,
+independent of the site's default. `optional: true`: an unplugged rail must not delay the boot of the host.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -16,22 +14,22 @@ from trackbed.fabric.plan.routes import PlannedRoute, PlannedRule
 from trackbed.fabric.yaml_text import Layout, render_mapping
 from trackbed.host.render.common import render_common, render_ini
 from trackbed.host.render.networkd import build_rule_section
-from trackbed.host.render.ports import Port, gather
+from trackbed.host.render.ports import Port, build_network_settings
 from trackbed.host.setting import HEAD
 
 _LAYOUT = Layout(plain=r"[0-9a-f:]*::[0-9a-f:]*[0-9a-f](?:/[0-9]+)?|[0-9a-f:.]+/[0-9]+")
-"""No address or range needs quotes."""
+"""Addresses and ranges are not quoted."""
 
 FILE = "/etc/netplan/90-trackbed.yaml"
 
 
 def render(node: NodePlan) -> dict[str, str]:
     """Return the content of all files by path."""
-    gathered = gather(node)
-    ethernets = {port.name.netdev: _build_ethernet(port) for port in gathered.ports}
+    settings = build_network_settings(node)
+    ethernets = {port.name.netdev: _build_ethernet(port) for port in settings.ports}
     document = {"network": {"version": 2, "ethernets": ethernets}}
-    files = render_common(node, gathered) | {FILE: HEAD + render_mapping(document, _LAYOUT)}
-    for port in gathered.ports:
+    files = render_common(node, settings) | {FILE: HEAD + render_mapping(document, _LAYOUT)}
+    for port in settings.ports:
         fences = [rule for rule in port.rules if rule.unless_to]
         if fences:
             path = f"/etc/systemd/network/10-netplan-{port.name.netdev}.network.d/90-trackbed.conf"

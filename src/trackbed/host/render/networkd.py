@@ -1,11 +1,8 @@
 """Files for systemd-networkd: systemd.network(5).
 
-The fence is a rule with `InvertRule=yes`. Routes carry Trackbed's own protocol number, as those that `trackbed apply`
-sets.
-`RequiredForOnline=no`: a rail without cable must not keep the host from finishing its boot.
+The fence is a rule with `InvertRule=yes`. Routes have Trackbed's protocol number, as in `trackbed apply`.
+`RequiredForOnline=no`: an unplugged rail must not delay the boot of the host.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 
@@ -13,7 +10,7 @@ from trackbed.fabric.model.ranges import V4, format_address
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.routes import PlannedRoute, PlannedRule
 from trackbed.host.render.common import NETWORKD, render_common, render_ini
-from trackbed.host.render.ports import Port, gather
+from trackbed.host.render.ports import Port, build_network_settings
 from trackbed.host.setting import PROTOCOL
 
 Section = tuple[str, list[tuple[str, object]]]
@@ -21,10 +18,9 @@ Section = tuple[str, list[tuple[str, object]]]
 
 def render(node: NodePlan) -> dict[str, str]:
     """Return the content of all files by path."""
-    gathered = gather(node)
-    files = render_common(node, gathered)
-    files.update({f"{NETWORKD}{port.name.netdev}.network": _render_network(port) for port in gathered.ports})
-    return files
+    settings = build_network_settings(node)
+    networks = {f"{NETWORKD}{port.name.netdev}.network": _render_network(port) for port in settings.ports}
+    return render_common(node, settings) | networks
 
 
 def build_rule_section(rule: PlannedRule) -> Section:
@@ -41,12 +37,12 @@ def _render_network(port: Port) -> str:
         ("Match", [("Name", port.name.netdev)]),
         ("Link", [("MTUBytes", port.mtu_bytes), ("RequiredForOnline", "no")]),
         ("Network", [("DHCP", "no"), ("IPv6AcceptRA", "no"), *addresses]),
-        *(("Route", list(_list_route(route))) for route in port.routes),
+        *(("Route", list(_iter_route_keys(route))) for route in port.routes),
         *(build_rule_section(rule) for rule in port.rules),
     )
 
 
-def _list_route(route: PlannedRoute) -> Iterator[tuple[str, object]]:
+def _iter_route_keys(route: PlannedRoute) -> Iterator[tuple[str, object]]:
     version = route.to.version
     yield "Destination", route.to
     if route.unreachable:

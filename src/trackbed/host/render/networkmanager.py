@@ -1,38 +1,39 @@
-"""Keyfiles for NetworkManager: nm-settings-keyfile(5), one profile a port.
+"""Keyfiles for NetworkManager: nm-settings-keyfile(5), one profile for each port.
 
-NetworkManager reads `not` in a routing rule, so the fence is `priority 999 not to <supernet> table 254`. No gateway is
-set, only routes with their tables, so the port never becomes the default route of table main.
+The fence is the routing rule `priority 999 not to <supernet> table 254`. Profiles have routes with tables and no
+gateway, so the port never becomes the default route of table main. A profile of the installer or of the site for the
+same port does not connect by itself, because its autoconnect-priority is lower (nm-settings(5)).
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 
 from trackbed.fabric.model.ranges import V4, V6, format_address
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.routes import PlannedRoute, PlannedRule
-from trackbed.host.kinds.rule import read_version
+from trackbed.host.kinds.rule import get_version
 from trackbed.host.render.common import render_common, render_ini
-from trackbed.host.render.ports import Port, gather, list_versions
+from trackbed.host.render.ports import Port, build_network_settings
 
 Entries = list[tuple[str, object]]
+
+_PRIORITY = 999
+"""The highest of NetworkManager's range; 0 is the default."""
 
 FOLDER = "/etc/NetworkManager/system-connections/trackbed-"
 
 
 def render(node: NodePlan) -> dict[str, str]:
     """Return the content of all files by path."""
-    gathered = gather(node)
-    files = render_common(node, gathered)
-    files.update({f"{FOLDER}{port.name.netdev}.nmconnection": _render_profile(port) for port in gathered.ports})
-    return files
+    settings = build_network_settings(node)
+    profiles = {f"{FOLDER}{port.name.netdev}.nmconnection": _render_profile(port) for port in settings.ports}
+    return render_common(node, settings) | profiles
 
 
 def _render_profile(port: Port) -> str:
     kind = "infiniband" if port.infiniband else "ethernet"
     identity: Entries = [("id", f"trackbed-{port.name.netdev}"), ("type", kind)]
     return render_ini(
-        ("connection", [*identity, ("interface-name", port.name.netdev)]),
+        ("connection", [*identity, ("interface-name", port.name.netdev), ("autoconnect-priority", _PRIORITY)]),
         (kind, [("mtu", port.mtu_bytes)]),
         ("ipv4", list(_render_ip(port, V4))),
         ("ipv6", list(_render_ip(port, V6))),
@@ -40,16 +41,16 @@ def _render_profile(port: Port) -> str:
 
 
 def _render_ip(port: Port, version: int) -> Iterator[tuple[str, object]]:
-    if version not in list_versions(port):
+    addresses = [address for address in port.addresses if address.version == version]
+    if not addresses:
         yield "method", "disabled" if version == V4 else "link-local"
         return
     yield "method", "manual"
-    addresses = [address for address in port.addresses if address.version == version]
     yield from ((f"address{number}", address) for number, address in enumerate(addresses, start=1))
     routes = [route for route in port.routes if route.to.version == version]
     for number, route in enumerate(routes, start=1):
         yield from _render_route(number, route)
-    rules = [rule for rule in port.rules if read_version(rule) == version]
+    rules = [rule for rule in port.rules if get_version(rule) == version]
     yield from ((f"routing-rule{number}", _render_rule(rule)) for number, rule in enumerate(rules, start=1))
 
 

@@ -1,20 +1,23 @@
-"""The network settings of a node, grouped by port as the files need them."""
+"""The network settings of a node, grouped by port for the configuration files."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trackbed.fabric.model.ranges import V4, V6
 from trackbed.fabric.plan.plan import AddressPlan, NodePlan
 from trackbed.fabric.plan.routes import PlannedRoute, PlannedRule
 from trackbed.host.kinds import address, mtu, name, route, sysctl
 from trackbed.host.setting import Setting
-from trackbed.host.steps import RENDERED, list_settings
+from trackbed.host.steps import RENDERED, iter_settings
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One port: its identification and the content of its file. The fence belongs to the first port."""
+    """A port's identity and the settings of its network file.
+
+    Each port's file also has the node's own rules: systemd-networkd removes the rules of a port that leaves for a pod,
+    except those that the file of another port has (links_have_routing_policy_rule, networkd-routing-policy-rule.c).
+    """
 
     name: name.Want
     mtu_bytes: int
@@ -24,38 +27,31 @@ class Port:
     rules: tuple[PlannedRule, ...]
 
     @property
-    def renamed(self) -> bool:
-        """Whether the port is identified by hardware, so that a .link file can rename it."""
+    def is_renamed(self) -> bool:
+        """Whether a .link file can rename the port, because the plan identifies its hardware."""
         return bool(self.name.pci or self.name.mac)
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class NetworkSettings:
     """All ports of a node in rail order, and all kernel parameters."""
 
     ports: tuple[Port, ...]
     sysctls: tuple[sysctl.Want, ...]
 
 
-def gather(node: NodePlan) -> Gathered:
-    """Group the settings of a node in one pass: computing them is most of the work of a file."""
-    wanted = list_settings(node, RENDERED)
+def build_network_settings(node: NodePlan) -> NetworkSettings:
+    """Group the settings of a node by port. Settings are computed once, because that takes most of the time."""
+    wanted = iter_settings(node, RENDERED)
     names = [(setting.rail, setting.want) for setting in wanted if isinstance(setting.want, name.Want)]
-    return Gathered(
-        tuple(_build_port(node, wanted, name_want, rail, first=rail == names[0][0]) for rail, name_want in names),
+    return NetworkSettings(
+        tuple(_build_port(node, wanted, name_want, rail) for rail, name_want in names),
         tuple(setting.want for setting in wanted if isinstance(setting.want, sysctl.Want)),
     )
 
 
-def list_versions(port: Port) -> tuple[int, ...]:
-    """Return the IP versions in which the port has an address."""
-    return tuple(version for version in (V4, V6) if any(address.version == version for address in port.addresses))
-
-
-def _build_port(
-    node: NodePlan, wanted: tuple[Setting, ...], name_want: name.Want, rail: int | None, *, first: bool
-) -> Port:
-    wants = [setting.want for setting in wanted if setting.rail == rail or (first and setting.rail is None)]
+def _build_port(node: NodePlan, wanted: tuple[Setting, ...], name_want: name.Want, rail: int | None) -> Port:
+    wants = [setting.want for setting in wanted if setting.rail in {rail, None}]
     return Port(
         name_want,
         next(want.mtu_bytes for want in wants if isinstance(want, mtu.Want)),

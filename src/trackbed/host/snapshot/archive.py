@@ -2,85 +2,69 @@
 
     /sys/class/net/rail0/mtu   ->   sys/class/net/rail0 (a link, as in sysfs), sys/devices/.../net/rail0/mtu (a file)
 
-Folders of /proc are taken as they are asked for: its links lead to whoever looks. A file that is there and cannot be
-read becomes a link to itself, so that it cannot be read in the tree either. What programs said lies beside the files.
+Links of /proc are not followed, because their targets depend on the reading process. An unreadable file becomes a link
+to itself, so that it is unreadable in the tree, too. One more file has the outputs of programs (`recorded.RECORD`).
 """
 
-from __future__ import annotations
-
+import gzip
 import io
+import shutil
 import tarfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
-
-import msgspec
+from typing import BinaryIO, cast
 
 from trackbed.host.machine import Machine
-from trackbed.host.snapshot.recorded import RECORD, Output, Record
-from trackbed.host.snapshot.secrets import is_forbidden, mask_secrets
-from trackbed.host.snapshot.snapshot import Snapshot, Wanted
-from trackbed.host.snapshot.take import take
+from trackbed.host.snapshot.recorded import RECORD
+from trackbed.host.snapshot.snapshot import Snapshot
 
 MAX_LINKS = 40
-"""Links on the way to one file, as the kernel allows (MAXSYMLINKS)."""
+"""Maximum number of links in one path, as in the kernel (MAXSYMLINKS)."""
 MAX_UNPACKED_BYTES = 256 << 20
-MAX_MEMBERS = 500_000
+MAX_MEMBERS = 100_000
+"""A machine with a thousand VFs has 40,000."""
+MAX_DEPTH = 64
+"""Limit of a path's parts; the paths of PCI devices have some 20."""
+MAX_HEADER_BYTES = 128 << 20
+"""Limit of all headers; one with a long name takes 1.5 KiB."""
+MAX_ONE_HEADER_BYTES = 64 << 10
+_TOO_LARGE = "its headers are larger than those of any machine"
+_GZIP_MAGIC = b"\x1f\x8b"
+_TYPES = {tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE}
 
 
-@dataclass(frozen=True, slots=True)
-class Captured:
-    """Counts of an archive, and the files that were masked or withheld."""
-
-    files: int
-    programs: int
-    masked: tuple[str, ...]
-    """Files and programs in which a secret was masked."""
-    withheld: tuple[str, ...]
-    """Requested files that never leave a machine."""
+Members = dict[str, bytes | str | None]
+"""Path in the archive -> content of a file, target of a link, or None for a folder."""
 
 
-def capture(machine: Machine, wanted: Wanted, stream: BinaryIO) -> Captured:
-    """Write the requested files and outputs of a machine as a compressed tar archive."""
-    snapshot = take(machine, wanted)
-    withheld = tuple(sorted(path for path in snapshot.files if is_forbidden(path)))
-    contents = {path: mask_secrets(path, raw) for path, raw in snapshot.files.items() if path not in withheld}
-    masked = tuple(sorted(path for path, raw in contents.items() if raw != snapshot.files[path]))
-    outputs = tuple(
-        Output(argv, ran.status, mask_secrets("", ran.output.encode()).decode())
-        for argv, ran in snapshot.outputs.items()
-    )
+def write_archive(stream: BinaryIO, members: Members, record: bytes) -> None:
+    """Write members and the record of a machine as a compressed tar archive."""
     with tarfile.open(fileobj=stream, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
-        _write_members(archive, _build_members(machine, snapshot, contents))
-        record = msgspec.json.encode(Record(outputs, masked))
+        _write_members(archive, members)
         archive.addfile(_build_file_entry(RECORD, len(record)), io.BytesIO(record))
-    return Captured(len(contents), len(outputs), masked, withheld)
 
 
-_Members = dict[str, bytes | str | None]
-"""Place in the archive -> content of a file, target of a link, or None for a folder."""
-
-
-def _build_members(machine: Machine, snapshot: Snapshot, contents: dict[str, bytes]) -> _Members:
-    members: _Members = {}
+def build_members(machine: Machine, snapshot: Snapshot, contents: dict[str, bytes]) -> Members:
+    """Return the archive's members for what was read, with all links and folders on the way."""
+    members: Members = {}
     for path, raw in contents.items():
-        members[_resolve(machine, path, members)] = raw
+        members[_resolve_links(machine, path, members)] = raw
     for path in snapshot.unreadable:
-        path_in_archive = _resolve(machine, path, members)
+        path_in_archive = _resolve_links(machine, path, members)
         members[path_in_archive] = PurePosixPath(path_in_archive).name
     for path, target in snapshot.links.items():
-        members[_resolve(machine, path, members)] = target
+        members[_resolve_links(machine, path, members)] = target
     for path, names in snapshot.folders.items():
-        _resolve(machine, f"{path}/.", members)
+        _resolve_links(machine, f"{path}/.", members)
         for name in names:
-            _add_entry(machine, f"{path}/{name}", members)
+            _add_folder_entry(machine, f"{path}/{name}", members)
     return members
 
 
-def _add_entry(machine: Machine, path: str, members: _Members) -> None:
-    """Add an entry of a listed folder by its type, without its content."""
-    place = _resolve(machine, path, members)
+def _add_folder_entry(machine: Machine, path: str, members: Members) -> None:
+    """Add an entry of a listed folder by its type, without content."""
+    place = _resolve_links(machine, path, members)
     real = machine.root / place
     if place in members:
         return
@@ -90,8 +74,8 @@ def _add_entry(machine: Machine, path: str, members: _Members) -> None:
         members[place] = None if real.is_dir() else PurePosixPath(place).name
 
 
-def _resolve(machine: Machine, path: str, members: _Members) -> str:
-    """Return the real path of a path; add every link and folder on the way to the members."""
+def _resolve_links(machine: Machine, path: str, members: Members) -> str:
+    """Return the path with links resolved; add the links and folders on the way to `members`."""
     remaining = [part for part in path.split("/") if part]
     place: list[str] = []
     links = 0
@@ -109,75 +93,144 @@ def _resolve(machine: Machine, path: str, members: _Members) -> str:
             target = str(here.readlink())
             members[key] = target
             place = [] if target.startswith("/") else place
-            remaining = [part_of_target for part_of_target in target.split("/") if part_of_target] + remaining
+            remaining = [*filter(None, target.split("/")), *remaining]
             continue
         place.append(part)
         members.setdefault(key, None)
     return "/".join((*place, *remaining))
 
 
-def _write_members(archive: tarfile.TarFile, members: _Members) -> None:
-    for place in sorted(members):
-        content = members[place]
-        if content is None:
-            entry = tarfile.TarInfo(place)
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-            archive.addfile(entry)
-        elif isinstance(content, str):
-            entry = tarfile.TarInfo(place)
-            entry.type, entry.linkname = tarfile.SYMTYPE, content
-            archive.addfile(entry)
-        else:
+def _write_members(archive: tarfile.TarFile, members: Members) -> None:
+    for place, content in sorted(members.items()):
+        if isinstance(content, bytes):
             archive.addfile(_build_file_entry(place, len(content)), io.BytesIO(content))
+            continue
+        entry = tarfile.TarInfo(place)
+        if content is None:
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+        else:
+            entry.type, entry.linkname = tarfile.SYMTYPE, content
+        archive.addfile(entry)
 
 
-def _build_file_entry(place: str, size: int) -> tarfile.TarInfo:
-    entry = tarfile.TarInfo(place)
+def _build_file_entry(path: str, size: int) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(path)
     entry.size, entry.mode = size, 0o644
     return entry
+
+
+def is_archive(path: Path) -> bool:
+    """Return whether a file is a tar archive, compressed by gzip or not. It reads one block (pax(1): ustar)."""
+    try:
+        with _open_uncompressed(path) as stream:
+            return stream.read(tarfile.BLOCKSIZE)[257:262] == b"ustar"
+    except (OSError, EOFError, zlib.error):
+        return False
 
 
 def unpack(archive: Path, folder: Path) -> None:
     """Unpack an untrusted archive into an empty folder. Raises ValueError or tarfile.TarError on other archives.
 
-    Nothing is written outside the folder: the parent of each member is resolved first.
+    All headers are checked before anything is written. No member has a link above it, so nothing is written outside.
     """
-    with tarfile.open(archive) as tar:
-        members = list(_iter_checked(tar))
-        if not any(member.name == RECORD for member in members):
-            raise ValueError(f"it holds no {RECORD}, so `trackbed capture` did not write it")
-        for member in sorted(members, key=lambda entry: (entry.issym(), entry.name)):
-            _unpack_member(tar, member, folder)
+    with _open_uncompressed(archive) as stream:
+        reader = _BoundedReader(stream)
+        tar = tarfile.open(fileobj=reader, mode="r:")  # noqa: SIM115 - its stream is closed above
+        members = list(_iter_checked_members(tar, reader))
+        _check_members(members)
+        reader.is_bounded = False
+        for member in members:  # in their order, so that nothing is decompressed twice
+            _unpack_member(tar, member, folder / member.name)
 
 
-def _iter_checked(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+def _open_uncompressed(path: Path) -> BinaryIO:
+    """Open a file for reading, through gzip where it is compressed."""
+    with path.open("rb") as stream:
+        is_compressed = stream.read(2) == _GZIP_MAGIC
+    return cast("BinaryIO", gzip.open(path)) if is_compressed else path.open("rb")
+
+
+class _BoundedReader(io.RawIOBase):
+    """A stream that refuses to be read further than a capture's headers reach; tarfile reads a header as a whole."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._left = MAX_ONE_HEADER_BYTES
+        self._total = 0
+        self.is_bounded = True
+
+    def begin_header(self) -> None:
+        """Let one more header be read. Raises ValueError beyond the limit of them all."""
+        self._total += MAX_ONE_HEADER_BYTES - self._left
+        self._left = MAX_ONE_HEADER_BYTES
+        if self._total > MAX_HEADER_BYTES:
+            raise ValueError(_TOO_LARGE)
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read bytes. Raises ValueError beyond the limit, before they are in memory."""
+        if self.is_bounded:
+            self._left -= size
+            if size < 0 or self._left < 0:
+                raise ValueError(_TOO_LARGE)
+        return self._stream.read(size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Skip bytes."""
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._stream.tell()
+
+
+def _iter_checked_members(tar: tarfile.TarFile, reader: _BoundedReader) -> Iterator[tarfile.TarInfo]:
     total = 0
-    for count, member in enumerate(tar):
+    for count, member in enumerate(_iter_members(tar, reader)):
         parts = PurePosixPath(member.name).parts
-        if member.name.startswith("/") or ".." in parts or not (member.isfile() or member.isdir() or member.issym()):
-            raise ValueError(f"{member.name!r} has no place in the archive of a machine")
+        is_known = member.type in _TYPES and not member.issparse()
+        if member.name.startswith("/") or ".." in parts or len(parts) > MAX_DEPTH or not is_known:
+            raise ValueError(f"{member.name[:200]!r} has no place in the archive of a machine")
+        member.name = str(PurePosixPath(member.name))  # tar(1) packs the content of a folder as ./NAME
+        if member.name == ".":
+            continue
         total += member.size
         if count > MAX_MEMBERS or total > MAX_UNPACKED_BYTES:
             raise ValueError(f"it unpacks to more than {MAX_UNPACKED_BYTES >> 20} MiB or {MAX_MEMBERS} members")
         yield member
 
 
-def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    """Write one member; links come last, so no file is ever written through a link."""
-    place = folder / member.name
+def _iter_members(tar: tarfile.TarFile, reader: _BoundedReader) -> Iterator[tarfile.TarInfo]:
+    while True:
+        reader.begin_header()
+        member = tar.next()
+        if member is None:
+            return
+        yield member
+
+
+def _check_members(members: Sequence[tarfile.TarInfo]) -> None:
+    """Check that a capture is meant, that no place is taken twice, and that members are below folders only."""
+    types: dict[str, bytes] = {}
+    for member in members:
+        if not (member.isdir() and types.get(member.name) == tarfile.DIRTYPE) and member.name in types:
+            raise ValueError(f"{member.name!r} is in it twice")
+        types[member.name] = member.type
+    if RECORD not in types:
+        raise ValueError(f"it holds no {RECORD}, so `trackbed capture` did not write it")
+    for name in types:
+        for parent in PurePosixPath(name).parents:
+            if types.get(str(parent), tarfile.DIRTYPE) != tarfile.DIRTYPE:
+                raise ValueError(f"{name!r} is below {str(parent)!r}, which is no folder")
+
+
+def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
-    if not place.parent.resolve().is_relative_to(folder.resolve()):
-        raise ValueError(f"{member.name!r} leads out of the archive")
     if member.isdir():
         place.mkdir(exist_ok=True)
     elif member.issym():
         place.symlink_to(member.linkname)
     else:
         stream = tar.extractfile(member)
-        place.write_bytes(stream.read() if stream else b"")
-
-
-def mask_snapshot(snapshot: Snapshot) -> Snapshot:
-    """Return a snapshot as it would be captured: secrets masked, forbidden files removed."""
-    files = {path: mask_secrets(path, raw) for path, raw in snapshot.files.items() if not is_forbidden(path)}
-    return Snapshot(files, snapshot.links, snapshot.folders, snapshot.outputs, snapshot.unreadable)
+        with place.open("xb") as target:
+            if stream is not None:
+                shutil.copyfileobj(stream, target)

@@ -1,12 +1,12 @@
-"""What a PCI function's configuration space says: the bytes of `/sys/bus/pci/devices/*/config`.
+"""The configuration space of a PCI function: the bytes of `/sys/bus/pci/devices/*/config`.
 
-    0x00   header: vendor, device, status (bit 4: there is a list of capabilities), at 0x34 its start
-    0x40   capabilities, each with an id and the place of the next: Express (0x10) has device and link registers
-    0x100  extended capabilities, the same again in four bytes: ACS 0x000D, ATS 0x000F
+    0x00   header: vendor, device, status (bit 4: has a list of capabilities), at 0x34 the offset of the first
+    0x40   capabilities, each with an id and the offset of the next: Express (0x10) has device and link registers
+    0x100  extended capabilities with heads of four bytes: serial number 0x0003, ACS 0x000D, ATS 0x000F
 
-(PCI Express Base Specification, chapter 7; the names and offsets of include/uapi/linux/pci_regs.h.) Who is not root
-reads the header's 64 bytes only, and a function that is gone answers ff for each byte: then there are no capabilities
-here, which says nothing about the hardware. `is_readable` tells the two apart.
+(PCI Express Base Specification, chapter 7; the names and offsets of include/uapi/linux/pci_regs.h.) Without root only
+the 64 bytes of the header can be read, and every byte of a removed function reads as ff. Both have no capabilities
+here, which does not describe the hardware; use `is_readable` to recognise them.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ _STATUS, _HAS_LIST, _LIST = 0x06, 0x10, 0x34
 
 EXPRESS = 0x10
 ACS, ATS = 0x000D, 0x000F
+SERIAL_NUMBER = 0x0003
 
-REDIRECTS = 0x1C
-"""ACS control: P2P request redirect (bit 2), completion redirect (bit 3), upstream forwarding (bit 4)."""
+ACS_REDIRECTS = 0x1C
+"""Bits of ACS control that redirect: P2P request redirect (2), completion redirect (3), upstream forwarding (4)."""
 
 _SPEEDS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
-"""Link speed as it is coded -> GT/s."""
+"""Code of a link speed -> GT/s."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Express:
-    """Device and link registers; sizes in bytes, speeds in GT/s (0 where the code is unknown)."""
+    """Device and link registers; sizes in bytes, speeds in GT/s (0 for an unknown code)."""
 
     relaxed_ordering: bool
     max_payload_bytes: int
@@ -46,7 +47,7 @@ def is_readable(config: bytes) -> bool:
 
 
 def list_capabilities(config: bytes) -> dict[int, int]:
-    """Return id -> offset of each capability (the first of an id)."""
+    """Return the offset of each capability by id; the first one if several have the same id."""
     offsets: dict[int, int] = {}
     offset = config[_LIST] & ~3 if is_readable(config) and config[_STATUS] & _HAS_LIST else 0
     visited: set[int] = set()
@@ -58,7 +59,7 @@ def list_capabilities(config: bytes) -> dict[int, int]:
 
 
 def find_extended_capabilities(config: bytes) -> dict[int, int]:
-    """Return id -> offset of each extended capability (the first of an id)."""
+    """Return the offset of each extended capability by id; the first one if several have the same id."""
     offsets: dict[int, int] = {}
     offset, visited = LEGACY_BYTES if is_readable(config) else 0, set[int]()
     while LEGACY_BYTES <= offset <= len(config) - 4 and offset not in visited:
@@ -72,7 +73,7 @@ def find_extended_capabilities(config: bytes) -> dict[int, int]:
 
 
 def read_express(config: bytes) -> Express | None:
-    """Return the PCI Express registers; None where the function has none."""
+    """Return the PCI Express registers; None if the function has none."""
     offset = list_capabilities(config).get(EXPRESS)
     if offset is None or offset + 0x14 > len(config):
         return None
@@ -93,16 +94,26 @@ def read_express(config: bytes) -> Express | None:
 
 
 def read_acs(config: bytes) -> int | None:
-    """Return the ACS control register; None where the function has no ACS."""
+    """Return the ACS control register; None if the function has no ACS."""
     offset = find_extended_capabilities(config).get(ACS)
     return _read_number(config, offset + 6, 2) if offset is not None and offset + 8 <= len(config) else None
 
 
 def read_ats(config: bytes) -> bool | None:
-    """Return whether ATS is enabled; None where the function has no ATS."""
+    """Return whether ATS is enabled; None if the function has no ATS."""
     offset = find_extended_capabilities(config).get(ATS)
     return (
         bool(_read_number(config, offset + 6, 2) & 0x8000) if offset is not None and offset + 8 <= len(config) else None
+    )
+
+
+def mask_serial_number(config: bytes) -> bytes:
+    """Overwrite the function's serial number, eight bytes that are often a MAC address, with zeros."""
+    offset = find_extended_capabilities(config).get(SERIAL_NUMBER)
+    return (
+        config
+        if offset is None
+        else config[: offset + 4] + bytes(len(config[offset + 4 : offset + 12])) + config[offset + 12 :]
     )
 
 

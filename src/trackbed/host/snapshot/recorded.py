@@ -1,4 +1,4 @@
-"""A captured machine: its files under a folder, and recorded outputs in place of its programs."""
+"""A captured machine: its files in a folder, and recorded outputs in place of its programs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from pathlib import Path
 import msgspec
 
 from trackbed.host.machine import Machine
-from trackbed.host.runner import Ran
+from trackbed.host.runner import ProgramResult
 
 RECORD = "trackbed-capture.json"
-"""In the root of a captured tree."""
-
-FORMAT = "trackbed-capture/1"
+"""Name of the record in the root of a captured tree."""
 
 
 class Output(msgspec.Struct, frozen=True):
-    """How one program ended."""
+    """The recorded exit status and output of one command."""
 
     argv: tuple[str, ...]
     status: int
@@ -26,36 +24,38 @@ class Output(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What a captured tree holds beside files."""
+    """The outputs of programs, and what was masked or left out."""
 
     outputs: tuple[Output, ...]
     masked: tuple[str, ...] = ()
-    """Files in which something was blanked."""
-    format: str = FORMAT
+    """Files and programs in which a secret was masked."""
+    withheld: Mapping[str, str] = {}
+    """Files and programs that were left out -> the reason."""
+    format: str = "trackbed-capture/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """Returns the outputs that were recorded at capture; starts no programs."""
+class RecordedPrograms:
+    """A program runner that returns the outputs recorded at capture, and starts no program."""
 
-    outputs: Mapping[tuple[str, ...], Ran]
+    outputs: Mapping[tuple[str, ...], ProgramResult]
 
     def has_program(self, program: str) -> bool:
         """Return whether any output of this program was recorded."""
         return any(argv[0] == program for argv in self.outputs)
 
-    def run(self, argv: Sequence[str]) -> Ran:
+    def run(self, argv: Sequence[str]) -> ProgramResult:
         """Return the recorded output; status 127 for a command that was not recorded."""
-        return self.outputs.get(tuple(argv), Ran(127, f"{' '.join(argv)} was not recorded"))
+        return self.outputs.get(tuple(argv), ProgramResult(127, f"{' '.join(argv)} was not recorded"))
 
 
 UNSEEN = "a captured machine's archive does not hold its network state; name one with --netns, or ask on the machine"
 
 
 def open_machine(root: Path, netns: Path | None = None) -> Machine:
-    """Return the machine below a folder. For a captured tree no program is started and this host's network is not read.
+    """Return the machine whose files are in a folder. For a captured tree, no program is run and no network is read.
 
-    Raises ValueError where the tree's record cannot be parsed.
+    Raises ValueError if the record of a captured tree cannot be parsed.
     """
     try:
         record = msgspec.json.decode((root / RECORD).read_bytes(), type=Record)
@@ -63,5 +63,5 @@ def open_machine(root: Path, netns: Path | None = None) -> Machine:
         return Machine(root, netns)
     except (msgspec.MsgspecError, UnicodeDecodeError, OSError) as error:
         raise ValueError(f"{root / RECORD} cannot be read ({error}); unpack the archive once more") from error
-    programs = Recorded({output.argv: Ran(output.status, output.output) for output in record.outputs})
+    programs = RecordedPrograms({output.argv: ProgramResult(output.status, output.output) for output in record.outputs})
     return Machine(root, netns, programs, "" if netns else UNSEEN)

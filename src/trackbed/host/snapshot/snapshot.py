@@ -1,7 +1,7 @@
-"""A host's files, links, folders and program outputs as they were at one moment: values only.
+"""A host's files, links, folders and program outputs at one moment, as plain values.
 
-Paths are absolute, as seen from the host's root, and are kept as they were asked for: `/sys/class/net/rail0/mtu`, not
-where the links of sysfs lead.
+Paths are absolute, as seen from the host's root, and are those of the request: `/sys/class/net/rail0/mtu`, not the
+target of a link of sysfs.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from fnmatch import fnmatchcase
 from typing import TypeVar
 
 from trackbed.host.machine import Absent, Unreadable
-from trackbed.host.runner import Ran
+from trackbed.host.runner import ProgramResult
 
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Wanted:
     """Files, links, folders and commands to read. Patterns match each part of a path by fnmatch(3).
 
-    {netdev} and {pci} stand for each planned port's interface and the PCI address of its function.
+    {netdev} and {pci} stand for the interface and the PCI address of each planned port.
     """
 
     files: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class Wanted:
     folders: tuple[str, ...] = ()
     """Folders whose entries are listed."""
     commands: tuple[tuple[str, ...], ...] = ()
-    """Read-only programs. Each runs without input and with a time limit; a missing program is no error."""
+    """Read-only programs. Each runs without input and with a time limit; a missing program is not an error."""
 
     def __or__(self, other: Wanted) -> Wanted:
         """Return the union, without duplicates."""
@@ -42,16 +42,16 @@ class Wanted:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Snapshot:
-    """The files, links, folders and outputs that were read. Absent paths are in none of the maps."""
+    """The files, links, folders and outputs of a host. Absent paths are in none of the maps."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
-    """Path of a link -> its target as written."""
+    """Path of a link -> its target, unresolved."""
     folders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Path of a folder -> names in it, sorted."""
-    outputs: Mapping[tuple[str, ...], Ran] = field(default_factory=dict)
+    outputs: Mapping[tuple[str, ...], ProgramResult] = field(default_factory=dict)
     """Command -> exit status and output; a program that the host lacks has no entry."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Path -> why an existing file could not be read."""
@@ -68,22 +68,22 @@ class Snapshot:
         return Unreadable(self.unreadable[path]) if path in self.unreadable else Absent()
 
     def read_text(self, path: str) -> str | None:
-        """Return the text of a file; None where it is absent or unreadable."""
+        """Return the text of a file; None if it is absent or unreadable."""
         text = self.read(path)
         return text if isinstance(text, str) else None
 
     def read_number(self, path: str) -> int | None:
-        """Return the number in a file, decimal or 0x...; None where it is absent, unreadable or no number."""
+        """Return the number in a file, decimal or 0x...; None if it is absent, unreadable or not a number."""
         try:
             return int(self.read_text(path) or "", 0)
         except ValueError:
             return None
 
-    def glob(self, pattern: str) -> list[str]:
-        """Return the known paths that match a pattern (`*` does not match a slash), sorted."""
-        parts = pattern.split("/")
+    def glob(self, *patterns: str) -> list[str]:
+        """Return the known paths that match, sorted for each pattern; `*` does not match a slash."""
         known = {*self.files, *self.links, *self.folders}
-        return sorted(path for path in known if _is_match(path.split("/"), parts))
+        groups = ([path for path in known if _is_match(path.split("/"), pattern.split("/"))] for pattern in patterns)
+        return [path for group in groups for path in sorted(group)]
 
     def exists(self, path: str) -> bool:
         """Return whether the path, or a path below it, was read."""
@@ -97,17 +97,17 @@ class Snapshot:
         return target.rstrip("/").rpartition("/")[2] if target is not None else None
 
     def find_pci(self, netdev: str) -> str | None:
-        """Return the PCI address of an interface; None where it has none (veth, bond)."""
+        """Return the PCI address of an interface; None if it has none (veth, bond)."""
         return self.get_target(f"/sys/class/net/{netdev}/device")
 
-    def get_outcome(self, *argv: str) -> Ran | Absent:
-        """Return how a command ended; Absent where the host lacks the program or the command was not requested."""
+    def get_outcome(self, *argv: str) -> ProgramResult | Absent:
+        """Return the result of a command; Absent if the host lacks the program or the command was not requested."""
         return self.outputs.get(argv, Absent())
 
     def get_output(self, *argv: str) -> str | None:
         """Return the output of a command that succeeded; None otherwise."""
         outcome = self.get_outcome(*argv)
-        return outcome.output if isinstance(outcome, Ran) and outcome.status == 0 else None
+        return outcome.output if isinstance(outcome, ProgramResult) and outcome.status == 0 else None
 
 
 def _is_match(path: list[str], pattern: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Reading of a snapshot from a machine: live, under another root, or an unpacked archive."""
+"""Reading of snapshots from a live machine, from another root folder, or from an unpacked archive."""
 
 from __future__ import annotations
 
@@ -8,35 +8,34 @@ import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 
 from trackbed.host.machine import Machine
-from trackbed.host.runner import Ran
+from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
-_UNREADABLE = (OSError, ValueError, RuntimeError)
+_READ_ERRORS = (OSError, ValueError, RuntimeError)
 """Errors of a path that is unreadable or outside the root; RuntimeError: link loops before Python 3.13."""
 
-_FUNCTION = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 """A PCI address as in sysfs; the device of a virtio NIC is named differently."""
 
-_SIDE_BY_SIDE = 8
-"""Programs that run at once: most of their time they wait for firmware and sockets."""
+_PARALLEL_PROGRAMS = 8
+"""Programs spend most of their time waiting for firmware and sockets."""
 
-MAX_BYTES = 1 << 20
-"""Limit for each file, so that a log or a wrong pattern cannot fill the memory."""
+MAX_FILE_BYTES = 1 << 20
+"""Size limit of each file, so that a log or a wrong pattern cannot exhaust memory."""
 
 
-def take(machine: Machine, wanted: Wanted) -> Snapshot:
-    """Read everything in `wanted`; absent and unreadable paths never raise."""
+def read_snapshot(machine: Machine, wanted: Wanted) -> Snapshot:
+    """Read everything in `wanted`. Absent and unreadable paths do not raise."""
     files: dict[str, bytes] = {}
     unreadable: dict[str, str] = {}
-    for path in _expand(machine, wanted.files):
+    for path in _expand_patterns(machine, wanted.files):
         try:
             files[path] = _read_file(machine, path)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            continue  # it went away meanwhile, or is no file
-        except _UNREADABLE as error:
+            continue  # the file was removed in the meantime, or is a folder
+        except _READ_ERRORS as error:
             unreadable[path] = str(getattr(error, "strerror", None) or error)
     return Snapshot(
         files, _read_links(machine, wanted), _read_folders(machine, wanted), _run_commands(machine, wanted), unreadable
@@ -46,22 +45,28 @@ def take(machine: Machine, wanted: Wanted) -> Snapshot:
 def list_ports(machine: Machine) -> dict[str, str]:
     """Return interface -> PCI address of every physical function with an interface, sorted by name."""
     addresses: dict[str, str] = {}
-    for link in sorted(_expand(machine, ("/sys/class/net/*/device",))):
-        with suppress(*_UNREADABLE):
+    for link in sorted(_expand_patterns(machine, ("/sys/class/net/*/device",))):
+        with suppress(*_READ_ERRORS):
             function = machine.locate(link).readlink().name
             virtual = os.path.lexists(machine.locate(f"{link}/physfn"))
-            if _FUNCTION.fullmatch(function) and not virtual:
+            if _PCI_ADDRESS.fullmatch(function) and not virtual:
                 addresses[link.split("/")[4]] = function
     return addresses
 
 
 def expand_ports(wanted: Wanted, ports: Mapping[str, str | None]) -> Wanted:
-    """Fill in {netdev} and {pci} for each port; `ports` is interface -> PCI address, where known."""
+    """Expand {netdev} and {pci} once per port. Ports without a PCI address skip patterns with {pci}."""
     return Wanted(
         tuple(expanded for pattern in wanted.files for expanded in _fill_placeholders(pattern, ports)),
         tuple(expanded for pattern in wanted.links for expanded in _fill_placeholders(pattern, ports)),
         tuple(expanded for pattern in wanted.folders for expanded in _fill_placeholders(pattern, ports)),
-        tuple(dict.fromkeys(expanded for argv in wanted.commands for expanded in _expand_command(argv, ports))),
+        tuple(
+            dict.fromkeys(
+                tuple(command.split("\0"))
+                for argv in wanted.commands
+                for command in _fill_placeholders("\0".join(argv), ports)
+            )
+        ),
     )
 
 
@@ -74,50 +79,42 @@ def _fill_placeholders(pattern: str, ports: Mapping[str, str | None]) -> Iterato
             yield pattern.replace("{netdev}", netdev).replace("{pci}", pci or "")
 
 
-def _expand_command(argv: tuple[str, ...], ports: Mapping[str, str | None]) -> Iterator[tuple[str, ...]]:
-    for words in _fill_placeholders("\0".join(argv), ports):
-        yield tuple(words.split("\0"))
-
-
-def _expand(machine: Machine, patterns: tuple[str, ...]) -> Iterator[str]:
+def _expand_patterns(machine: Machine, patterns: tuple[str, ...]) -> Iterator[str]:
     """Yield the absolute paths that match, without duplicates; paths outside the root are left out."""
     for pattern in dict.fromkeys(patterns):
         if glob.has_magic(pattern):
-            for path in sorted(glob.glob(pattern.lstrip("/"), root_dir=machine.root)):  # noqa: PTH207 - a root of its own
-                yield f"/{path}"
+            root = str(machine.root).rstrip("/")
+            for path in sorted(glob.glob(glob.escape(root) + pattern)):  # noqa: PTH207 - Path has no absolute patterns
+                yield path[len(root) :]
         else:
             yield pattern
 
 
 def _read_file(machine: Machine, path: str) -> bytes:
     with machine.locate_inside(path).open("rb") as stream:
-        return stream.read(MAX_BYTES)
+        return stream.read(MAX_FILE_BYTES)
 
 
 def _read_links(machine: Machine, wanted: Wanted) -> dict[str, str]:
     targets = {}
-    for path in _expand(machine, wanted.links):
-        with suppress(*_UNREADABLE):
+    for path in _expand_patterns(machine, wanted.links):
+        with suppress(*_READ_ERRORS):
             targets[path] = str(machine.locate(path).readlink())
     return targets
 
 
 def _read_folders(machine: Machine, wanted: Wanted) -> dict[str, tuple[str, ...]]:
     names = {}
-    for path in _expand(machine, wanted.folders):
-        with suppress(*_UNREADABLE):
-            names[path] = tuple(sorted(_list_names(machine.locate_inside(path))))
+    for path in _expand_patterns(machine, wanted.folders):
+        with suppress(*_READ_ERRORS):
+            names[path] = tuple(sorted(os.listdir(machine.locate_inside(path))))  # noqa: PTH208 - only the names
     return names
 
 
-def _list_names(folder: Path) -> list[str]:
-    return [entry.name for entry in folder.iterdir()]
-
-
-def _run_commands(machine: Machine, wanted: Wanted) -> dict[tuple[str, ...], Ran]:
+def _run_commands(machine: Machine, wanted: Wanted) -> dict[tuple[str, ...], ProgramResult]:
     """Run the commands in parallel; return their outcomes in the order of the commands."""
     if not wanted.commands:
         return {}
-    with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(wanted.commands)), "take") as threads:
-        outcomes = zip(wanted.commands, threads.map(machine.run, wanted.commands), strict=True)
-        return {argv: outcome for argv, outcome in outcomes if isinstance(outcome, Ran)}
+    with ThreadPoolExecutor(min(_PARALLEL_PROGRAMS, len(wanted.commands)), "take") as threads:
+        outcomes = zip(wanted.commands, threads.map(machine.run, wanted.commands))
+        return {argv: outcome for argv, outcome in outcomes if isinstance(outcome, ProgramResult)}

@@ -1,25 +1,28 @@
-"""Vital product data of a PCI card (PCI Local Bus 3.0, appendix I): part number and name, and how to blank serials."""
-
-from __future__ import annotations
+"""Vital product data of a PCI card (PCI Local Bus 3.0, appendix I): name, part number, serial number."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_NAME, _READ_ONLY, _END = 0x82, 0x90, 0x78
+_NAME, _READ_ONLY, _READ_WRITE, _END = 0x82, 0x90, 0x91, 0x78
 _LARGE = 0x80
-_SERIAL, _CHECKSUM = b"SN", b"RV"
+_CHECKSUM = b"RV"
+_KINDS_OF_CARD = {b"PN", b"EC", b"MN", b"RW"}
+"""Part number, engineering changes, manufacturer, free space: fields that all cards of one kind share.
+
+All other fields may identify one card. A ConnectX has its serial number in SN and VU, and its UUID in V3.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Vpd:
-    """Product name and part number of a card; empty where the VPD lacks them."""
+    """Product name and part number of a card; empty if the VPD lacks them."""
 
     name: str = ""
     part: str = ""
 
 
-def parse(raw: bytes) -> Vpd:
-    """Parse VPD; of damaged or truncated data, return the fields before the damage."""
+def parse_vpd(raw: bytes) -> Vpd:
+    """Parse VPD. If the data is damaged or truncated, return the fields before the damage."""
     name, part = "", ""
     for tag, start, size in _iter_resources(raw):
         if tag == _NAME:
@@ -32,15 +35,26 @@ def parse(raw: bytes) -> Vpd:
 
 
 def mask_serials(raw: bytes) -> bytes:
-    """Overwrite every serial number by X and correct the checksum."""
+    """Overwrite every field that may identify one card with X, and correct the checksum."""
     blank = bytearray(raw)
     for tag, start, size in _iter_resources(raw):
-        for key, at, length in _iter_fields(raw, start, size) if tag == _READ_ONLY else ():
-            if key == _SERIAL:
-                blank[at : at + length] = b"X" * length
-            elif key == _CHECKSUM and length:
+        for key, at, length in _iter_fields(raw, start, size) if tag in {_READ_ONLY, _READ_WRITE} else ():
+            if key == _CHECKSUM and length:
                 blank[at] = -sum(blank[:at]) & 0xFF
+            elif key not in _KINDS_OF_CARD:
+                blank[at : at + length] = b"X" * length
     return bytes(blank)
+
+
+def list_serials(raw: bytes) -> list[bytes]:
+    """Return the serial numbers of a card (fields SN), without blanks."""
+    fields = (
+        (key, raw[at : at + length].strip(b"\0 "))
+        for tag, start, size in _iter_resources(raw)
+        if tag == _READ_ONLY
+        for key, at, length in _iter_fields(raw, start, size)
+    )
+    return [value for key, value in fields if key == b"SN" and value]
 
 
 def _iter_resources(raw: bytes) -> Iterator[tuple[int, int, int]]:

@@ -1,9 +1,9 @@
 """Step addresses: every port has its MTU, is up, and has exactly the planned address of each IP version.
 
-Wanted: what `trackbed plan` prints. The order matters: router advertisements are refused before the port comes up, or
-the first one leaves an address and a default route behind (accept_ra, and keep_addr_on_down, by which IPv6 addresses
-outlive a flap as IPv4 ones do: Documentation/networking/ip-sysctl.rst); and the MTU stands before traffic does. Without
-the MTU RDMA silently falls back to a smaller path MTU; without the address nothing works.
+Wanted: the addresses that `trackbed plan` prints. Router advertisements are disabled before the port comes up, because
+the first one would add an address and a default route (accept_ra). keep_addr_on_down keeps IPv6 addresses during a link
+flap, as the kernel keeps IPv4 addresses (Documentation/networking/ip-sysctl.rst). Without the MTU, RDMA silently falls
+back to a smaller path MTU; without the address, the port carries no traffic.
 """
 
 from __future__ import annotations
@@ -16,20 +16,19 @@ from trackbed.host.setting import Setting
 
 STEP = "addresses"
 IS_RENDERED = True
-HAS_FILES = False
 
 
-def list_settings(node: NodePlan) -> Iterator[Setting]:
+def iter_settings(node: NodePlan) -> Iterator[Setting]:
     """Yield the settings of all ports, then their addresses."""
     for port in node.ports:
-        yield from _list_link_settings(port, node.common.mtu_bytes)
+        yield from _iter_link_settings(port, node.common.mtu_bytes)
     for port in node.ports:
         for address_plan in port.addresses:
             want = address.Want(port.netdev, address_plan)
             yield Setting(STEP, want, port.rail, f"the plan's address of rail {port.rail}")
 
 
-def _list_link_settings(port: PortPlan, mtu_bytes: int) -> Iterator[Setting]:
+def _iter_link_settings(port: PortPlan, mtu_bytes: int) -> Iterator[Setting]:
     refuse = sysctl.Want(f"net/ipv6/conf/{port.netdev}/accept_ra", "0")
     yield Setting(STEP, refuse, port.rail, "a router advertisement would put a default route on the rail")
     if port.v6:

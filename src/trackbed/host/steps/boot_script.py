@@ -1,7 +1,7 @@
-"""The functions of the boot script (`steps.boot`): `boot.sh`, in sh as POSIX has it.
+"""The functions of the boot script (`steps.boot`): the file `boot.sh`, in POSIX sh.
 
-Each function ends with 0, so that trouble with one port does not keep the next from its settings; `failed` is the exit
-status. A host that is prepared over SSH gets the text in place of this module (`fleet.archive`).
+Each function returns 0, so that a failure of one port does not prevent the settings of the next; `failed` is the exit
+status of the script. Hosts that are prepared over SSH get the text in place of this module (`fleet.archive`).
 """
 
 from importlib.resources import files

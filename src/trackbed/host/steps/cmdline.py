@@ -1,14 +1,14 @@
 """Step cmdline: the kernel is started with the arguments that the plan needs.
 
-    intel_iommu=on iommu=pt     VFs have an IOMMU and the host's own RDMA bypasses it (AMD: amd_iommu=on, Arm:
-                                iommu.passthrough=1): wanted where ports have VFs, or the Fabric says so
-    default_hugepagesz=1G hugepagesz=1G hugepages=16     huge pages, set aside while memory is still in one piece
-    isolcpus=4-63 nohz_full=4-63 rcu_nocbs=4-63          CPUs left to the jobs
-    pci=realloc ...             whatever the Fabric adds
+    intel_iommu=on iommu=pt     VFs have an IOMMU and the host's own RDMA bypasses it (AMD: iommu=pt, Arm:
+                                iommu.passthrough=1): wanted where the Fabric says so, for virtual machines
+    default_hugepagesz=1G hugepagesz=1G hugepages=16     huge pages, reserved before memory is fragmented
+    isolcpus=4-63 nohz_full=4-63 rcu_nocbs=4-63          CPUs reserved for jobs
+    pci=realloc ...             further arguments from the Fabric
 
-(Documentation/admin-guide/kernel-parameters.txt.) Arguments that the machine's owner has set stay. Without the IOMMU a
-VF cannot be given away; with translation (no iommu=pt) every RDMA buffer of the host is mapped first, which costs
-bandwidth.
+(Documentation/admin-guide/kernel-parameters.txt.) Arguments of the machine's owner are kept. Without the IOMMU, a VF
+cannot be assigned to a virtual machine; VFs in containers need none. Without pass-through (iommu=pt), every RDMA buffer
+of the host is mapped, which costs bandwidth.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from trackbed.host.kinds.huge_pages import SIZES
 from trackbed.host.setting import Setting
 
 STEP = "cmdline"
-IS_RENDERED = False
-HAS_FILES = False
 
 
-def list_settings(node: NodePlan) -> Iterator[Setting]:
-    """Yield the arguments and the huge pages that result from them; nothing where the plan has none."""
+def iter_settings(node: NodePlan) -> Iterator[Setting]:
+    """Yield the arguments and the huge pages that they reserve; nothing if the plan has none."""
     kernel = node.common.kernel
     if kernel is None:
         return
-    why = "VFs need the IOMMU, jobs their pages and CPUs" if kernel.iommu else "the Fabric asks for them"
+    why = (
+        "VFs in virtual machines need the IOMMU, jobs their pages and CPUs"
+        if kernel.iommu
+        else "the Fabric asks for them"
+    )
     yield Setting(STEP, kernel_arguments.Want(tuple(_render_groups(kernel)), kernel.iommu), None, why)
     for size_kib, count in kernel.hugepages:
         yield Setting(STEP, huge_pages.Want(size_kib, count), None, "the Fabric asks for so many huge pages")

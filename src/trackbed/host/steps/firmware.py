@@ -1,11 +1,12 @@
-"""Step firmware: the NIC's own configuration lets the driver make VFs, and speaks the planned link layer.
+"""Step firmware: the NIC's firmware allows the planned VFs and has the planned link layer.
 
-    SRIOV_EN, NUM_OF_VFS   VFs can be made, at least as many as planned
+    SRIOV_EN, NUM_OF_VFS   SR-IOV is enabled, with at least the planned number of VFs
     LINK_TYPE_P1           Ethernet or InfiniBand (P2 on the second function of a card)
 
-These lie in the NIC's flash (mlxconfig of NVIDIA's MFT or mstflint); a change counts from the next reset of the
-firmware. Without them `sriov_totalvfs` is 0 or too small, or the rail comes up in the other link layer. Only NVIDIA's
-NICs are asked, and only where the Fabric names the NIC and the port's PCI address.
+The parameters are in the NIC's flash (mlxconfig of NVIDIA's MFT or mstflint) and take effect at the next reset of the
+firmware. They are written only if the Fabric has `firmware.parameters: write` or `reset`. Without them `sriov_totalvfs`
+is 0 or too small, or the rail comes up with the other link layer. Only NVIDIA's NICs are queried, and only if the
+Fabric has the NIC and the port's PCI address.
 """
 
 from __future__ import annotations
@@ -17,24 +18,30 @@ from trackbed.host.kinds.firmware import Parameter, Want
 from trackbed.host.setting import Setting
 
 STEP = "firmware"
-IS_RENDERED = False
-HAS_FILES = False
 
 _NVIDIA = "15b3"
 _LINK_TYPES = {"infiniband": "1", "ethernet": "2"}
 
 
-def list_settings(node: NodePlan) -> Iterator[Setting]:
-    """Yield one setting for each port: each query of a NIC takes a second, however many parameters it reads."""
+def iter_settings(node: NodePlan) -> Iterator[Setting]:
+    """Yield one setting for each port, because each query of a NIC takes a second, however many parameters it reads."""
     if (node.nic or "").partition(":")[0] != _NVIDIA:
         return
+    policy = node.common.nic_firmware
+    last_functions = {_get_card(port): port for port in node.ports if port.pci}
     for port in node.ports:
         if port.pci:
-            want = Want(port.netdev, port.pci, tuple(_list_parameters(node, port)))
+            is_reset = policy == "reset" and last_functions[_get_card(port)] is port
+            want = Want(port.netdev, port.pci, tuple(_iter_parameters(node, port)), policy != "leave", is_reset)
             yield Setting(STEP, want, port.rail, f"the NIC of rail {port.rail} must offer what the plan takes")
 
 
-def _list_parameters(node: NodePlan, port: PortPlan) -> Iterator[Parameter]:
+def _get_card(port: PortPlan) -> str:
+    """Return the PCI address of a port's card; a reset of one function resets all functions of the card."""
+    return (port.pci or "").rpartition(".")[0]
+
+
+def _iter_parameters(node: NodePlan, port: PortPlan) -> Iterator[Parameter]:
     count = node.common.vfs
     if count:
         yield Parameter("SRIOV_EN", "1")

@@ -1,9 +1,9 @@
-"""Step kubelet: a pod's CPUs, GPUs and NICs are taken from one NUMA node, where the Fabric asks for it.
+"""Step kubelet: a pod's CPUs, GPUs and NICs are on one NUMA node, if the Fabric requests it.
 
 Wanted: a drop-in of KubeletConfiguration (kubelet.config.k8s.io/v1beta1) with topologyManagerPolicy, and
-cpuManagerPolicy static with reservedSystemCPUs. kubelet reads it where it is started with --config-dir; another CPU
-manager policy needs the old state file gone, which may only be removed while kubelet is stopped. Without alignment a
-GPU talks to its NIC over the other socket.
+cpuManagerPolicy static with reservedSystemCPUs. kubelet reads it if it is started with --config-dir. With another CPU
+manager policy the old state file must be removed while kubelet is stopped. Without alignment, traffic between a GPU and
+its NIC crosses the sockets.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from trackbed.host.kinds import cpu_state, file, kubelet_reads
 from trackbed.host.setting import HEAD, Setting
 
 STEP = "kubelet"
-IS_RENDERED = False
 HAS_FILES = True
 
 FOLDER = str(PurePosixPath(file.KUBELET_DROP_IN).parent)
 
 CONFIG = "/var/lib/kubelet/config.yaml"
+_NEEDS = (CONFIG, "/var/lib/rancher/*/agent/etc/kubelet.conf.d", "/etc/kubernetes/kubelet.conf")
+"""One of these is on a host with a kubelet of kubeadm, of RKE2 or k3s, or of OpenShift."""
 
 
-def list_settings(node: NodePlan) -> Iterator[Setting]:
-    """Yield the drop-in, its use by kubelet, and the CPU manager's state; nothing where the plan has none."""
+def iter_settings(node: NodePlan) -> Iterator[Setting]:
+    """Yield the drop-in, its use by kubelet, and the CPU manager's state; nothing if the plan has none."""
     kubelet = node.common.kubelet
     if kubelet is None:
         return
     why = "a pod's CPUs, GPUs and NICs come from one NUMA node"
     yield Setting(
         STEP,
-        file.Want(file.KUBELET_DROP_IN, _render_drop_in(kubelet), (CONFIG,), "no kubelet is set up here"),
+        file.Want(file.KUBELET_DROP_IN, _render_drop_in(kubelet), _NEEDS, "no kubelet is set up here"),
         None,
         why,
     )

@@ -1,4 +1,4 @@
-"""Step limits: the kernel's neighbour tables hold every neighbour that the plan can bring.
+"""Step limits: the kernel's neighbour tables are large enough for all neighbours of the plan.
 
     neighbours   shared-subnet: nodes x (port + pod addresses of a node) + gateway, summed over the node's rails
                  the routed schemes: gateway + pod addresses of the node itself, summed over its rails
@@ -9,8 +9,8 @@ Example: 64 nodes with 15 pod addresses on 8 flat rails: 8 * (64 * 16 + 1) = 820
 (Documentation/networking/ip-sysctl.rst; the tables are shared by all network namespaces, the files exist only in the
 initial one.) Without it: "neighbour: arp_cache: neighbor table overflow!", and new peers are unreachable at random.
 
-Besides, who logs in may lock memory without limit (limits.d, pam_limits(8)): RDMA registers what it sends from. Jobs in
-pods get theirs from the container runtime (step runtime).
+Login sessions may lock memory without limit (limits.d, pam_limits(8)), because RDMA locks its buffers. Pods inherit the
+limit of the container runtime (step runtime).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KERNEL_THRESH3 = 1024
 """Default gc_thresh3 of arp_tbl (net/ipv4/arp.c) and nd_tbl (net/ipv6/ndisc.c)."""
 
 
-def list_settings(node: NodePlan) -> Iterator[Setting]:
+def iter_settings(node: NodePlan) -> Iterator[Setting]:
     """Yield three thresholds for each planned IP version, and the limit of locked memory."""
     for version in (V4, V6):
         count = count_neighbours(node, version)
@@ -49,20 +49,23 @@ def list_settings(node: NodePlan) -> Iterator[Setting]:
         yield Setting(STEP, want, None, "RDMA outside pods locks the memory it registers")
 
 
-def count_neighbours(node: NodePlan, version: int) -> int:
-    """Return the largest number of neighbours on all rails in one IP version; 0 where none are planned."""
+def count_neighbours(node: NodePlan, ip_version: int) -> int:
+    """Return how many neighbours the host may have on all rails together; 0 if the plan lacks the IP version."""
     return sum(
-        _count_on_rail(node, address) for port in node.ports for address in port.addresses if address.version == version
+        _count_rail_neighbours(node, address)
+        for port in node.ports
+        for address in port.addresses
+        if address.version == ip_version
     )
 
 
-def compute_thresh3(count: int) -> int:
-    """Return the table size for `count` neighbours."""
-    return max(KERNEL_THRESH3, 1 << (2 * count - 1).bit_length())
+def compute_thresh3(neighbour_count: int) -> int:
+    """Return gc_thresh3 for a number of neighbours."""
+    return max(KERNEL_THRESH3, 1 << (2 * neighbour_count - 1).bit_length())
 
 
-def _count_on_rail(node: NodePlan, address: AddressPlan) -> int:
+def _count_rail_neighbours(node: NodePlan, address: AddressPlan) -> int:
     gateway = 1 if address.gateway else 0
-    if node.common.scheme == "shared-subnet":
+    if node.common.has_shared_subnets:
         return node.common.nodes * (1 + address.pods_count) + gateway
     return gateway + address.pods_count

@@ -1,1 +1,1 @@
-"""Applying a plan to a machine as a transaction, with a record for undo."""
+"""The transaction that applies settings to a machine, with a record for undo."""

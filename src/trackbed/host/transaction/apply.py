@@ -1,30 +1,25 @@
-"""Making a machine as planned: all of it, or nothing.
+"""Changing a machine to its settings as a transaction: all changes are made, or none, but for what a driver refuses.
 
-    compare ── nothing to do ──> done
+    compare ── no difference ──> done
        │
-    record on disk ──> change step by step ──> compare again ──> files ──> record finished ──> done
-                            │ a failure                │ still different: once more, three rounds at most
-                            └──> the record is put back, the error says what failed and why
+    save the record ──> rounds of changes (`rounds`) ──> write files ──> finish the record ──> done
+                            │ failure
+                            └──> restore from the record, raise ApplyError
 
-Setting one thing can undo another (the kernel flushes routes when a port goes down to be renamed, or when an address
-gets another prefix length), hence the rounds. A kill at any point leaves the record: the next apply goes on from where
-things are, and undo leads back to before the first.
+If an apply is killed, its record remains: the next apply continues from
+the present state, and undo restores the state before the killed apply.
 """
 
 from __future__ import annotations
 
 import fcntl
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from errno import EBUSY, EEXIST
-from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from trackbed.host.change import NOTHING, Change, Comparison
+from trackbed.host.change import Change, Comparison
 from trackbed.host.kinds import name
-from trackbed.host.kinds.links import GONE
 from trackbed.host.kinds.registry import find_kind
 from trackbed.host.kinds.view import View
 from trackbed.host.machine import Machine
@@ -33,42 +28,61 @@ from trackbed.host.steps import NAMES
 from trackbed.host.transaction import carriers
 from trackbed.host.transaction import files as hostfiles
 from trackbed.host.transaction import record as records
-from trackbed.host.transaction.compare import drop_files, judge, observe
+from trackbed.host.transaction.compare import compare_view, exclude_boot_changes, read_view
 from trackbed.host.transaction.files import FileChange
-from trackbed.host.transaction.perform import OperationError, perform
+from trackbed.host.transaction.fit import explain_refusal, measure_fit
+from trackbed.host.transaction.perform import OperationError
+from trackbed.host.transaction.rounds import apply_rounds
 from trackbed.host.transaction.undo import restore
-from trackbed.kernel.netlink.addresses import RTM_DELADDR, RTM_NEWADDR
-from trackbed.kernel.netlink.codec import Message, NetlinkError
-from trackbed.kernel.netlink.routes import RTM_DELROUTE, RTM_NEWROUTE
-from trackbed.kernel.netlink.rules import RTM_DELRULE, RTM_NEWRULE
-from trackbed.kernel.netlink.sockets import BatchError, Failure
+from trackbed.kernel.netlink.codec import NetlinkError
 
-ROUNDS = 3
-"""A rename that flushes routes takes two; what is not settled after three does not settle."""
+FILES = "files"
+"""The step of the network's files in `ApplyOptions.repairs`."""
 
 
 class HostError(Exception):
-    """Something went wrong on a machine; the message says what, why, and what to do."""
+    """A machine could not be changed; the message gives the reason and the remedy."""
 
 
 class ApplyError(HostError):
-    """A setting could not be made; everything was put back, except for what the message names."""
+    """A change failed, and the machine was restored; the message names what could not be restored."""
 
 
 class BusyError(HostError):
     """Another apply or undo is running on this machine."""
 
 
+class MisfitError(HostError):
+    """The plan would remove too many entries, or not the number that the user confirmed; nothing was changed."""
+
+
 class NothingToUndoError(HostError):
-    """There is no record of an apply."""
+    """No record of an apply exists."""
 
 
-class Applied(NamedTuple):
-    """The changes and files that were made, and the differences that only the user can resolve."""
+class ApplyOptions(NamedTuple):
+    """Options of an apply."""
+
+    until_reboot: bool = False
+    """Leave out settings for the next boot, so that a reboot reverts the changes."""
+    removals: int | None = None
+    """The number of removals that the user confirmed; None: a plan that does not fit is refused (see `fit`)."""
+    repairs: frozenset[tuple[str, str]] | None = None
+    """Make only these changes (step and subject, or step `files` and path), and only while they disrupt no pod.
+
+    The record of the apply before is kept for `undo`: a repair brings back what that apply has made.
+    """
+
+
+DEFAULT_OPTIONS = ApplyOptions()
+
+
+class ApplyResult(NamedTuple):
+    """The changes that were made, the files that were written, and the differences that only the user can resolve."""
 
     changes: tuple[Change, ...]
     files: tuple[FileChange, ...]
-    left: Comparison
+    remaining: Comparison
 
 
 def apply(
@@ -76,19 +90,28 @@ def apply(
     settings: Sequence[Setting],
     folder: Path,
     files: Mapping[str, str] | None = None,
-    *,
-    until_reboot: bool = False,
-) -> Applied:
-    """Change the machine to its settings, and its network's files to `files` (None: leave the files alone).
+    options: ApplyOptions = DEFAULT_OPTIONS,
+) -> ApplyResult:
+    """Change the machine to its settings, and its network's files to `files` (None: no file is written or deleted).
 
-    `folder` keeps the record for `undo`. `until_reboot`: no file is written, so the next boot reverts the changes.
-    Raises ApplyError after everything was restored, BusyError while another apply is running.
+    The record for `undo` is saved in `folder`. Raises ApplyError after everything was restored, BusyError while another
+    apply is running, MisfitError before any change.
     """
     with _hold_lock(folder):
-        applied = _apply(machine, folder, files, _Look(machine, tuple(settings), until_reboot))
+        comparator = _Comparator(machine, tuple(settings), options)
+        if options.repairs is not None:
+            return _repair_settings(comparator, folder / "repair", files)
+        applied = _apply_settings(comparator, folder, files)
         names = frozenset(setting.netdev for setting in settings if isinstance(setting.want, name.Want))
-        carriers.save(machine, names, folder)
+        carriers.save_counts(machine, names, folder)
         return applied
+
+
+def _repair_settings(comparator: _Comparator, folder: Path, files: Mapping[str, str] | None) -> ApplyResult:
+    """Make the changes of a repair; its record serves a failed or killed repair, and is then deleted."""
+    applied = _apply_settings(comparator, folder, files)
+    records.delete_record(folder)
+    return applied
 
 
 @contextmanager
@@ -105,26 +128,38 @@ def _hold_lock(folder: Path) -> Iterator[None]:
         yield
 
 
-class _Look(NamedTuple):
-    """A machine and its settings; `until_reboot` excludes settings that take effect only at a boot."""
+class _Comparator(NamedTuple):
+    """A machine and its settings; `until_reboot` leaves out changes for the next boot."""
 
     machine: Machine
     settings: tuple[Setting, ...]
-    until_reboot: bool
+    options: ApplyOptions
 
-    def judge(self, view: View) -> Comparison:
-        """Return how a state differs from its settings."""
-        return drop_files(judge(view)) if self.until_reboot else judge(view)
+    def compare(self, view: View) -> Comparison:
+        """Return how the machine's state differs from its settings."""
+        comparison = exclude_boot_changes(compare_view(view)) if self.options.until_reboot else compare_view(view)
+        if (repairs := self.options.repairs) is None:
+            return comparison
+        chosen = (change for change in comparison.changes if (change.step, change.subject) in repairs)
+        return Comparison(tuple(change for change in chosen if change.is_repairable), comparison.skipped)
 
-    def repeat(self, before: Comparison) -> Comparison:
+    def list_files(self, files: Mapping[str, str] | None) -> tuple[FileChange, ...]:
+        """Return the network's files to write."""
+        changes = hostfiles.list_differences(self.machine, files) if files is not None else ()
+        repairs = self.options.repairs
+        return tuple(change for change in changes if repairs is None or (FILES, change.path) in repairs)
+
+    def compare_again(self, earlier: Comparison) -> Comparison:
         """Read and compare the machine again.
 
-        Keep the earlier results of settings that take seconds to read and that apply never modifies.
+        Settings that take seconds to read keep their results from `earlier`, unless they were changed meanwhile.
         """
-        changes = [change for change in before.changes if change.setting and _is_read_once(change.setting)]
-        skipped = [skip for skip in before.skipped if _is_read_once(skip.setting)]
-        settings = [setting for setting in self.settings if not _is_read_once(setting)]
-        now = self.judge(observe(self.machine, settings))
+        again = [change.setting for change in earlier.changes if change.operations]
+        read_once = [change for change in earlier.changes if change.setting and _is_read_once(change.setting)]
+        changes = [change for change in read_once if change.setting not in again]
+        skipped = [skip for skip in earlier.skipped if _is_read_once(skip.setting)]
+        settings = [setting for setting in self.settings if setting in again or not _is_read_once(setting)]
+        now = self.compare(read_view(self.machine, settings))
         changes = sorted([*changes, *now.changes], key=lambda change: NAMES.index(change.step))
         return Comparison(tuple(changes), (*skipped, *now.skipped))
 
@@ -133,141 +168,68 @@ def _is_read_once(setting: Setting) -> bool:
     return find_kind(setting.want).is_read_once
 
 
-def _apply(machine: Machine, folder: Path, files: Mapping[str, str] | None, look: _Look) -> Applied:
-    view = observe(machine, look.settings)
-    comparison = look.judge(view)
-    rewritten = hostfiles.list_differences(machine, files) if files is not None else ()
-    if not rewritten and not any(change.do for change in comparison.changes):
-        _finish(folder)
-        return Applied((), (), comparison)
-    record = _begin(machine, records.build_record(view, rewritten, comparison.changes), folder)
+def _apply_settings(comparator: _Comparator, folder: Path, files: Mapping[str, str] | None) -> ApplyResult:
+    machine = comparator.machine
+    view = read_view(machine, comparator.settings)
+    comparison = comparator.compare(view)
+    if misfit := explain_refusal(measure_fit(view, comparison), comparator.options.removals):
+        raise MisfitError(f"{misfit}; nothing was changed")
+    rewritten = comparator.list_files(files)
+    if not rewritten and not any(change.operations for change in comparison.changes):
+        _mark_record_finished(folder)
+        return ApplyResult((), (), comparison)
+    earlier = records.load_record(folder)
+    record = _save_or_extend_record(machine, records.build_record(view, rewritten, comparison.changes), folder)
     try:
-        done, left = _apply_rounds(look, comparison)
+        done, left = apply_rounds(machine, comparison, comparator.compare_again)
         for change in rewritten:
-            _rewrite(machine, change)
-    except (Exception, KeyboardInterrupt) as error:  # whatever it was, the machine must not stay half done
-        wrong = restore(machine, record)
-        records.drop(folder)
-        if not isinstance(error, OperationError | NetlinkError | OSError):
+            _write_network_file(machine, change)
+    except (Exception, KeyboardInterrupt) as error:  # after any error the machine must be restored
+        failures = restore(machine, record)
+        records.delete_record(folder)
+        if not isinstance(error, (OperationError, NetlinkError, OSError)):
             raise
-        raise ApplyError(_to_message(error, wrong)) from error
-    _finish(folder)
-    return Applied(done, rewritten, left)
+        outcome = f"put back, except: {'; '.join(failures)}" if failures else "everything was put back"
+        raise ApplyError(f"{error}; {outcome}") from error
+    if not done and not rewritten and earlier is not None and earlier.finished:
+        records.save_record(folder, earlier)  # a driver refused everything: undo still means the apply before
+    _mark_record_finished(folder)
+    return ApplyResult(done, rewritten, left)
 
 
 def undo(machine: Machine, folder: Path) -> tuple[str, ...]:
     """Restore the machine to its state before the last apply; return what could not be restored.
 
-    Raises NothingToUndoError where no apply has been recorded.
+    Raises NothingToUndoError without a record.
     """
     with _hold_lock(folder):
-        record = records.load(folder)
+        record = records.load_record(folder)
         if record is None:
             raise NothingToUndoError(f"there is nothing to undo: {folder / records.FILE} is not there")
-        wrong = restore(machine, record)
-        records.drop(folder)
-        return wrong
+        failures = restore(machine, record)
+        records.delete_record(folder)
+        return failures
 
 
-def _begin(machine: Machine, record: records.Record, folder: Path) -> records.Record:
-    """Save the record; that of a killed apply is completed by what this one may change in addition."""
-    old = records.load(folder)
+def _save_or_extend_record(machine: Machine, record: records.Record, folder: Path) -> records.Record:
+    """Save the record, extended by that of an apply that was killed; return the saved record."""
+    old = records.load_record(folder)
     if old is not None and not old.finished:
-        record = records.merge(old, record) if records.is_here(machine, old) else records.add_files(record, old)
-    records.save(folder, record)
+        record = (
+            records.merge_records(old, record) if records.is_current(machine, old) else records.add_files(record, old)
+        )
+    records.save_record(folder, record)
     return record
 
 
-def _finish(folder: Path) -> None:
-    record = records.load(folder)
+def _mark_record_finished(folder: Path) -> None:
+    record = records.load_record(folder)
     if record is not None and not record.finished:
-        records.save(folder, record._replace(finished=True))
+        records.save_record(folder, record._replace(finished=True))
 
 
-def _apply_rounds(look: _Look, comparison: Comparison) -> tuple[tuple[Change, ...], Comparison]:
-    done: list[Change] = []
-    for number in range(ROUNDS):
-        todo = _choose_ready([change for change in comparison.changes if change.do])
-        if not todo:
-            return tuple(done), comparison
-        _execute(look.machine, todo, first=number == 0)
-        done += [change for change in todo if change not in done]
-        comparison = look.repeat(comparison)
-    left = [change for change in comparison.changes if change.do]
-    if left:
-        listed = "; ".join(f"{change.subject} is {change.have}, not {change.want}" for change in left[:3])
-        raise OperationError(f"settings do not stay as they are set: {listed}. Does another program set them?")
-    return tuple(done), comparison
-
-
-def _choose_ready(changes: list[Change]) -> list[Change]:
-    """Return the changes of one round; the others wait for the next, as their kinds require."""
-    return [
-        change
-        for change in changes
-        if not (wanted := change.setting) or not find_kind(wanted.want).must_wait(wanted, changes)
-    ]
-
-
-def _execute(machine: Machine, changes: Sequence[Change], *, first: bool) -> None:
-    """Make changes in order, all netlink messages of a step that follow each other in one batch.
-
-    What was missing when we looked and is there now is no failure of the `first` round: networkd sets the same from our
-    own files. The next round looks again, and if it is still not as wanted, the kernel's refusal counts.
-    """
-    operations = [(change, operation) for change in changes for operation in change.do]
-    for (_, network), group in groupby(operations, key=lambda pair: (pair[0].step, isinstance(pair[1], Message))):
-        listed = list(group)
-        if network:
-            batch = [(change, message) for change, message in listed if isinstance(message, Message)]
-            _send(machine, batch, _ADDS if first else frozenset())
-        else:
-            for change, write in listed:
-                perform(machine, change, write)
-
-
-_ADDS = frozenset({RTM_NEWADDR, RTM_NEWROUTE, RTM_NEWRULE})
-
-
-def _send(machine: Machine, batch: Sequence[tuple[Change, Message]], may_be_there: frozenset[int]) -> None:
-    with machine.open_socket() as sock:
-        try:
-            sock.send([message for _, message in batch])
-        except BatchError as error:
-            failures = [(*batch[failure.index], failure) for failure in error.failures]
-            reasons = [
-                _explain(change, failure)
-                for change, message, failure in failures
-                if not (failure.errno == EEXIST and message.type in may_be_there) and not _is_gone(message, failure)
-            ]
-            if reasons:
-                raise OperationError("; ".join(dict.fromkeys(reasons))) from error
-
-
-def _is_gone(message: Message, failure: Failure) -> bool:
-    """Return whether only a removal failed, of an entry that the kernel had already removed with another."""
-    return message.type in {RTM_DELADDR, RTM_DELROUTE, RTM_DELRULE} and failure.errno in GONE
-
-
-def _rewrite(machine: Machine, change: FileChange) -> None:
+def _write_network_file(machine: Machine, change: FileChange) -> None:
     try:
-        hostfiles.write(machine, change.path, change.want)
+        hostfiles.write_file(machine, change.path, change.want)
     except OSError as error:
         raise OperationError(f"cannot write {change.path}: {error.strerror}") from error
-
-
-def _explain(change: Change, failure: Failure) -> str:
-    kernel = f": {failure.text}" if failure.text else ""
-    hint = ""
-    if change.step == "names" and failure.errno == EEXIST:
-        hint = f" (an interface has the name or alternative name {change.want}; ip link property del takes one away)"
-    if change.step == "names" and failure.errno == EBUSY:
-        hint = " (the interface is in use; set it down first)"
-    doing = f"setting {change.want}" if change.want != NOTHING else "removing it"
-    return f"{change.subject}: {doing} was refused: {os.strerror(failure.errno)}{kernel}{hint}"
-
-
-def _to_message(error: BaseException, wrong: Sequence[str]) -> str:
-    if not wrong:
-        return f"{error}; everything was put back"
-    return f"{error}; put back, except: {'; '.join(wrong)}"

@@ -1,13 +1,12 @@
 """The state of a machine before apply, saved to disk before the first change.
 
-    undo.json   {boot, netns, kept: {kind: what it keeps}, files, modes, commands, finished}
+    undo.json   {boot, netns, kept: {kind: data of the kind}, files, modes, commands, finished, format}
 
-The record is of the state that was compared, so nothing that happens in between is taken for what was before. It is
-complete and synced before anything is changed; `finished` is set when all changes have been made. A record that is not
-finished belongs to an apply that was killed: the next one keeps it as its own "before", so that undo leads back to the
-state before the first of them.
+The record has the very state that was compared, so later changes by other programs are not restored as the old state.
+It is on disk before the first change; `finished` is set after the last change. An unfinished record belongs to an apply
+that was killed. The next apply extends it, so that undo restores the state before the killed apply.
 
-Interface indexes and namespaces do not outlive a boot: `boot` and `netns` say where what kinds keep is valid.
+Interface indexes and namespaces change with a boot. `kept` is valid in the boot and the namespace of the record.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ FOLDER = "/var/lib/trackbed"
 
 
 class Record(NamedTuple):
-    """Everything needed to undo; `files` holds None for a file that was not there.
+    """All data that undo needs.
 
-    `kept` is what each kind of setting keeps, by the kind's name; `modes` are permissions of files, `commands` programs
-    to run after everything else was put back.
+    `kept` has the data of each kind of setting, `files` the content of files (None: absent) and `modes` their
+    permissions. `commands` are programs to run after everything else was restored. `format` has been 1 in all versions.
     """
 
     boot: str
@@ -45,24 +44,25 @@ class Record(NamedTuple):
     modes: dict[str, int]
     commands: tuple[tuple[str, ...], ...]
     finished: bool = False
+    format: int = 1
 
 
 def find_folder(machine: Machine) -> Path:
-    """Return the folder of a machine's record; a namespace that shares this host's files has its own."""
+    """Return the folder of a machine's record. A namespace with the files of this host has a folder of its own."""
     place = machine.locate(FOLDER)
     is_whole = machine.netns is None or machine.root != Path("/")
     return place if is_whole else place / f"netns-{_read_netns(machine)}"
 
 
 def build_record(view: View, files: Iterable[FileChange], changes: Iterable[Change]) -> Record:
-    """Record the state that was compared: what settings are about, and what `changes` are about to write besides."""
-    machine, operations = view.machine, [operation for change in changes for operation in change.do]
+    """Build the record of the state that was compared, with the present content of all files that will be written."""
+    machine, operations = view.machine, [operation for change in changes for operation in change.operations]
     before = {file.path: file.have for file in files}
     before |= {write.path: _read_file(machine, write.path) for write in operations if isinstance(write, FileWrite)}
     return Record(
         read_boot_id(),
         _read_netns(machine),
-        {kind.name: dict(kept) for kind in KINDS if (kept := kind.keep(view))},
+        {kind.name: dict(kept) for kind in KINDS if (kept := kind.read_undo_data(view))},
         before,
         {path: machine.locate(path).stat().st_mode & 0o7777 for path, have in before.items() if have is not None},
         tuple(dict.fromkeys(run.undo for run in operations if isinstance(run, Run) and run.undo)),
@@ -76,68 +76,72 @@ def _read_file(machine: Machine, path: str) -> bytes | None:
     return None if isinstance(content, Absent) else content
 
 
-def merge(old: Record, new: Record) -> Record:
-    """Complete the record of a killed apply by the data of the next one.
+def merge_records(old: Record, new: Record) -> Record:
+    """Extend the record of a killed apply by the data of the next apply.
 
-    Values below the name of a port or RDMA device are kept under the original name; values that were read below the new
-    name came from the first apply.
+    Data whose path has a new name of a port or RDMA device is dropped: the killed apply has renamed the device, and the
+    old record may have that data with the original name.
     """
-    renamed = {name for kind in KINDS if kind.keeps_names for name in _get_names(new, kind.name, old)}
-    kept = {}
-    for kind in old.kept.keys() | new.kept.keys():
-        fresh = new.kept.get(kind, {}).items()
-        kept[kind] = {key: value for key, value in fresh if renamed.isdisjoint(key.split("/"))} | old.kept.get(kind, {})
+    renamed = {name for kind in KINDS if kind.holds_names for name in _list_renamed_devices(old, new, kind.name)}
+    kept = {
+        kind: {key: value for key, value in new.kept.get(kind, {}).items() if renamed.isdisjoint(key.split("/"))}
+        | old.kept.get(kind, {})
+        for kind in old.kept.keys() | new.kept.keys()
+    }
     return add_files(old._replace(kept=kept), new, old)
 
 
-def _get_names(new: Record, kind: str, old: Record) -> set[str]:
-    return set(new.kept.get(kind, {}).values()) - set(old.kept.get(kind, {}).values())
+def _list_renamed_devices(old: Record, new: Record, kind: str) -> list[str]:
+    """Return the names in the new record of devices that have another name in the old record."""
+    names = old.kept.get(kind, {})
+    return [name for index, name in new.kept.get(kind, {}).items() if names.get(index, name) != name]
 
 
 def add_files(base: Record, *records: Record) -> Record:
-    """Return a record with the files and commands of all `records`; the later one knows the older content."""
-    files, modes = dict(base.files), dict(base.modes)
-    for record in records:
-        files.update(record.files)
-        modes.update(record.modes)
+    """Add the files and commands of `records` to `base`. Later records are older: their content of a file wins."""
+    files = {path: content for record in (base, *records) for path, content in record.files.items()}
+    modes = {path: mode for record in (base, *records) for path, mode in record.modes.items()}
     commands = tuple(dict.fromkeys(command for record in (*records, base) for command in record.commands))
     return base._replace(files=files, modes=modes, commands=commands)
 
 
-def load(place: Path) -> Record | None:
-    """Return the record in a folder; None if there is none. Raises ValueError on bytes that are none."""
+def load_record(folder: Path) -> Record | None:
+    """Return the record in a folder; None if there is none. Raises ValueError on an invalid record."""
     try:
-        raw = (place / FILE).read_bytes()
+        raw = (folder / FILE).read_bytes()
     except FileNotFoundError:
         return None
     try:
-        return _parse(json.loads(raw))
+        return _parse_record(json.loads(raw))
     except ValueError as error:
         raise ValueError(
-            f"{place / FILE} is no undo record of this version ({error}); move it away to go on"
+            f"{folder / FILE} is no undo record of this version ({error}); move it away to go on"
         ) from error
 
 
-def _parse(document: object) -> Record:
+def _parse_record(document: object) -> Record:
     record = parse_document(document, Record)
-    if unknown := record.kept.keys() - {kind.name for kind in KINDS}:
+    if record.format != 1:
+        raise ValueError(f"it has format {record.format}, this version of Trackbed reads format 1")
+    types = {kind.name: kind.undo_data_type for kind in KINDS}
+    if unknown := record.kept.keys() - types.keys():
         raise ValueError(f"unknown kinds of setting: {', '.join(sorted(unknown))}")
-    return record
+    return record._replace(kept={name: parse_document(kept, types[name]) for name, kept in record.kept.items()})
 
 
-def save(place: Path, record: Record) -> None:
+def save_record(folder: Path, record: Record) -> None:
     """Write the record durably."""
-    place.mkdir(parents=True, exist_ok=True)
-    atomic.replace(place / FILE, json.dumps(to_document(record)).encode(), 0o600)
+    folder.mkdir(parents=True, exist_ok=True)
+    atomic.replace(folder / FILE, json.dumps(to_document(record)).encode(), 0o600)
 
 
-def drop(place: Path) -> None:
-    """Delete the record."""
-    (place / FILE).unlink(missing_ok=True)
+def delete_record(folder: Path) -> None:
+    """Delete the record, if there is one."""
+    (folder / FILE).unlink(missing_ok=True)
 
 
-def is_here(machine: Machine, record: Record) -> bool:
-    """Return whether the record's network is this one: the boot and the namespace are the same."""
+def is_current(machine: Machine, record: Record) -> bool:
+    """Return whether the record was made in this boot and in the machine's network namespace."""
     return (record.boot, record.netns) == (read_boot_id(), _read_netns(machine))
 
 

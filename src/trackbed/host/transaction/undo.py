@@ -1,7 +1,8 @@
-"""Putting a machine back: the record is compared with the present state, and the difference is undone.
+"""Restoration of a machine from an undo record, by comparison of the record with the present state.
 
-Nothing is replayed, so it does not matter where an apply was stopped, nor how often undo runs. Only what carries
-Trackbed's mark (or is an address that the apply was about to add) is removed; what others have made since is kept.
+No operation is reversed, so undo works wherever an apply was stopped, and is idempotent. Addresses, routes and rules
+are removed only if they have Trackbed's mark, or are addresses that the apply was going to add. Entries of other
+programs are kept.
 """
 
 from __future__ import annotations
@@ -11,29 +12,29 @@ from collections.abc import Iterator
 from trackbed.host.kinds.registry import KINDS
 from trackbed.host.machine import Machine
 from trackbed.host.transaction import files
-from trackbed.host.transaction.perform import OperationError, run
-from trackbed.host.transaction.record import Record, is_here
+from trackbed.host.transaction.perform import OperationError, run_program
+from trackbed.host.transaction.record import Record, is_current
 
 
 def restore(machine: Machine, record: Record) -> tuple[str, ...]:
     """Restore a machine from a record; return the failures as text.
 
-    After a reboot, or in another namespace, only the files are restored: the recorded network is gone.
+    After a reboot or in another namespace only the files are restored, because the recorded network no longer exists.
     """
-    return tuple(_restore(machine, record))
+    return tuple(_restore_and_report(machine, record))
 
 
-def _restore(machine: Machine, record: Record) -> Iterator[str]:
-    for kind in KINDS if is_here(machine, record) else ():
+def _restore_and_report(machine: Machine, record: Record) -> Iterator[str]:
+    for kind in KINDS if is_current(machine, record) else ():
         if kept := record.kept.get(kind.name):
             yield from kind.restore(machine, kept)
     for path, content in record.files.items():
         try:
-            files.write(machine, path, content, record.modes.get(path))
+            files.write_file(machine, path, content, record.modes.get(path))
         except OSError as error:
             yield f"{path}: {error.strerror}"
     for argv in record.commands:
         try:
-            run(machine, argv)
+            run_program(machine, argv)
         except OperationError as error:
             yield str(error)

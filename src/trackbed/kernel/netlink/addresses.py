@@ -23,14 +23,14 @@ _INFO = struct.Struct("=BBBBI")
 FAMILY: dict[int, int] = {4: socket.AF_INET, 6: socket.AF_INET6}
 """Address family of each IP version."""
 WIDTH: dict[int, int] = {socket.AF_INET: 4, socket.AF_INET6: 16}
-"""Bytes of an address, by address family."""
+"""Length of an address in bytes, by address family."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Address:
     """An address of an interface; `scope` 0 is global, 253 link, 254 host; `label` exists for IPv4 only.
 
-    `protocol` is its origin (IFA_PROTO), 0 if unspecified; `body`, on listed addresses only, the kernel's message.
+    `protocol` is its origin (IFA_PROTO), 0 if unspecified; `body` is the kernel's message, on listed addresses only.
     """
 
     index: int
@@ -97,17 +97,17 @@ def _build_message(message_type: int, flags: int, address: Address) -> Message:
     return Message(message_type, flags, b"".join(parts))
 
 
-def add_address(address: Address) -> Message:
+def build_add_address(address: Address) -> Message:
     """Return the message that adds an address; the kernel refuses a duplicate (EEXIST)."""
     return _build_message(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, address)
 
 
-def replace_address(address: Address) -> Message:
+def build_replace_address(address: Address) -> Message:
     """Return the message that adds an address, or updates its flags if it exists with this prefix length."""
     return _build_message(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, address)
 
 
-def delete_address(address: Address) -> Message:
+def build_delete_address(address: Address) -> Message:
     """Return the message that removes an address.
 
     The kernel refuses it (EADDRNOTAVAIL) unless the prefix length matches, and the label if one is set.
@@ -120,8 +120,8 @@ def identify_address(body: bytes) -> Identity:
     return codec.identify(body[:2] + body[3 : _INFO.size], body, _INFO.size, {IFA_CACHEINFO, IFA_FLAGS})
 
 
-def restore_address(body: bytes) -> Message:
-    """Return the message that adds a listed address again.
+def build_restore_address(body: bytes) -> Message:
+    """Return the message that restores a listed address.
 
     An IPv6 address skips duplicate detection: the kernel refuses routes that use a tentative address as their source.
     """

@@ -43,22 +43,22 @@ def pack_attribute(attribute_type: int, value: bytes) -> bytes:
 
 
 def pack_u8(attribute_type: int, value: int) -> bytes:
-    """Return an attribute of one byte."""
+    """Return an attribute that holds a one-byte number."""
     return pack_attribute(attribute_type, _U8.pack(value))
 
 
 def pack_u32(attribute_type: int, value: int) -> bytes:
-    """Return an attribute of four bytes in native byte order."""
+    """Return an attribute that holds a four-byte number in native byte order."""
     return pack_attribute(attribute_type, _U32.pack(value))
 
 
 def pack_be32(attribute_type: int, value: int) -> bytes:
-    """Return an attribute of four bytes in network byte order (netfilter)."""
+    """Return an attribute that holds a four-byte number in network byte order (netfilter)."""
     return pack_attribute(attribute_type, _BE32.pack(value))
 
 
 def pack_string(attribute_type: int, value: str) -> bytes:
-    """Return an attribute of NUL-terminated text."""
+    """Return an attribute that holds NUL-terminated text."""
     return pack_attribute(attribute_type, value.encode() + b"\0")
 
 
@@ -74,7 +74,7 @@ def pack_message(message: Message, sequence: int, flags: int = 0) -> bytes:
     return header + message.body + bytes(-length % 4)
 
 
-class Received(NamedTuple):
+class ReceivedMessage(NamedTuple):
     """A message from the kernel."""
 
     type: int
@@ -83,15 +83,14 @@ class Received(NamedTuple):
     body: memoryview
 
 
-def parse_messages(datagram: bytes | memoryview) -> Iterator[Received]:
-    """Yield the messages of a datagram; MalformedError if a length is impossible."""
+def parse_messages(datagram: bytes | memoryview) -> Iterator[ReceivedMessage]:
+    """Yield the messages of a datagram. Raises MalformedError if a length is invalid."""
     body, offset = memoryview(datagram), 0
     while offset < len(body):
         length, message_type, flags, sequence, _ = unpack_header(HEADER, body, offset)
         if length < HEADER.size or offset + length > len(body):
-            msg = f"message of {length} bytes at {offset} in a datagram of {len(body)}"
-            raise MalformedError(msg)
-        yield Received(message_type, flags, sequence, body[offset + HEADER.size : offset + length])
+            raise MalformedError(f"message of {length} bytes at {offset} in a datagram of {len(body)}")
+        yield ReceivedMessage(message_type, flags, sequence, body[offset + HEADER.size : offset + length])
         offset += length + (-length % 4)
 
 
@@ -109,14 +108,13 @@ def iter_attributes(body: bytes | memoryview, offset: int = 0) -> Iterator[tuple
     while offset < end:
         length, attribute_type = unpack_header(_ATTRIBUTE, view, offset)
         if length < _ATTRIBUTE.size or offset + length > end:
-            msg = f"attribute {attribute_type & _TYPE_MASK} of {length} bytes at {offset} of {end}"
-            raise MalformedError(msg)
+            raise MalformedError(f"attribute {attribute_type & _TYPE_MASK} of {length} bytes at {offset} of {end}")
         yield attribute_type & _TYPE_MASK, view[offset + 4 : offset + length]
         offset += length + (-length % 4)
 
 
 Identity = tuple[bytes, tuple[tuple[int, bytes], ...]]
-"""What distinguishes an entry of a kernel table: a part of its fixed header, and its attributes by type."""
+"""Identity of an entry of a kernel table: a part of its fixed header, and its attributes by type."""
 
 
 def identify(header: bytes, body: bytes, offset: int, volatile: Container[int] = ()) -> Identity:
@@ -126,12 +124,11 @@ def identify(header: bytes, body: bytes, offset: int, volatile: Container[int] =
 
 
 def unpack_header(layout: struct.Struct, body: bytes | memoryview, offset: int = 0) -> tuple[int, ...]:
-    """Unpack the fixed struct at `offset`; MalformedError if it is truncated."""
+    """Unpack the fixed struct at `offset`. Raises MalformedError if it is truncated."""
     try:
         return layout.unpack_from(body, offset)
     except struct.error as error:
-        msg = f"{len(body) - offset} bytes at {offset}, expected {layout.size}"
-        raise MalformedError(msg) from error
+        raise MalformedError(f"{len(body) - offset} bytes at {offset}, expected {layout.size}") from error
 
 
 def as_int(value: bytes | memoryview | None, default: int = 0) -> int:

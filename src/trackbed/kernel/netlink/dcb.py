@@ -1,7 +1,7 @@
-"""Data center bridging over rtnetlink: ETS, PFC, APP table, trust, buffers (linux/dcbnl.h).
+"""Data center bridging over rtnetlink: ETS, PFC, APP table, trust (linux/dcbnl.h).
 
-Covers IEEE 802.1Qaz and the settings that Linux keeps beside it; the older CEE is not supported. The kernel refuses an
-interface without DCB (EOPNOTSUPP). PFC and ETS are set as a whole: read, change with `dataclasses.replace`, set.
+Covers IEEE 802.1Qaz and Linux's additional settings; the older CEE is not supported. The kernel rejects requests for
+an interface without DCB (EOPNOTSUPP). PFC and ETS are set as a whole: read, change with `dataclasses.replace`, set.
 
 The kernel reports the driver's refusal inside its reply and still acknowledges the request with success. Send these
 messages with `apply_setting`, which reads the reply. `Socket.send` would take every refusal for a success.
@@ -21,10 +21,10 @@ from trackbed.kernel.netlink.exact import U8, unpack_exact, unpack_number
 from trackbed.kernel.netlink.sockets import Failure, RequestError, Socket
 
 RTM_GETDCB, RTM_SETDCB = 78, 79
-DCB_CMD_IEEE_SET, DCB_CMD_IEEE_GET, DCB_CMD_IEEE_DEL = 20, 21, 27
+DCB_CMD_IEEE_SET, DCB_CMD_IEEE_GET, DCB_CMD_SDCBX, DCB_CMD_IEEE_DEL = 20, 21, 23, 27
 DCB_ATTR_IFNAME, DCB_ATTR_IEEE, DCB_ATTR_DCBX = 1, 13, 14
 DCB_ATTR_IEEE_ETS, DCB_ATTR_IEEE_PFC, DCB_ATTR_IEEE_APP_TABLE = 1, 2, 3
-DCB_ATTR_DCB_BUFFER, DCB_ATTR_DCB_APP_TRUST_TABLE = 10, 11
+DCB_ATTR_DCB_APP_TRUST_TABLE = 11
 DCB_ATTR_IEEE_APP, DCB_ATTR_DCB_APP = 1, 2
 
 IEEE_8021QAZ_MAX_TCS = 8
@@ -39,21 +39,21 @@ _MESSAGE = struct.Struct("=BBH")
 _ETS = struct.Struct("=3B56B")
 _PFC = struct.Struct("=3BxH2x8Q8Q")
 _APP = struct.Struct("=BBH")
-_BUFFER = struct.Struct("=8B8II")
 _ZEROS: EightInts = (0, 0, 0, 0, 0, 0, 0, 0)
 _ERRNO_BYTE = 0x100
+_ENOTSUPP_BYTE = -524 % _ERRNO_BYTE
 
 
 class Ets(NamedTuple):
     """Enhanced transmission selection (struct ieee_ets): bandwidth in percent and algorithm of each traffic class."""
 
     willing: bool
-    """Whether the port adopts what its neighbour recommends over LLDP."""
+    """Whether the port adopts the settings that its neighbour recommends over LLDP."""
     capacity: int
     """Traffic classes that the device supports; read-only."""
     credit_based_shaper: bool
     tx_bandwidth: EightInts
-    """Percent of each class; the classes with IEEE_8021QAZ_TSA_ETS add up to 100."""
+    """Percentage of bandwidth of each class; the classes with IEEE_8021QAZ_TSA_ETS add up to 100."""
     rx_bandwidth: EightInts
     algorithms: EightInts
     """IEEE_8021QAZ_TSA_* of each class."""
@@ -92,24 +92,13 @@ class App(NamedTuple):
     priority: int
 
 
-class Buffer(NamedTuple):
-    """Receive buffers of a port (struct dcbnl_buffer)."""
-
-    buffer_by_priority: EightInts
-    """Buffer (0 to 7) of each priority."""
-    sizes_bytes: EightInts
-    total_bytes: int = 0
-    """Read-only."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Dcb:
     """Bridging settings of an interface; None for those that its driver does not support."""
 
     ets: Ets | None
     pfc: Pfc | None
     apps: tuple[App, ...]
-    buffer: Buffer | None
     trust: tuple[int, ...] | None
     """Trusted selectors in order of precedence; needs Linux 6.2 and support in the driver."""
     dcbx: int | None
@@ -142,7 +131,7 @@ def get_dcb(sock: Socket, name: str) -> Dcb:
 
     Raises RequestError: ENODEV if it does not exist, EOPNOTSUPP if it has no DCB.
     """
-    return parse_dcb(_request_reply(sock, build_dcb_request(name)))
+    return parse_dcb(sock.request_one(build_dcb_request(name)))
 
 
 def parse_dcb(body: bytes | memoryview) -> Dcb:
@@ -156,7 +145,6 @@ def parse_dcb(body: bytes | memoryview) -> Dcb:
         ets=_parse_ets(ieee[DCB_ATTR_IEEE_ETS]) if DCB_ATTR_IEEE_ETS in ieee else None,
         pfc=_parse_pfc(ieee[DCB_ATTR_IEEE_PFC]) if DCB_ATTR_IEEE_PFC in ieee else None,
         apps=tuple(_parse_apps(ieee.get(DCB_ATTR_IEEE_APP_TABLE, b""))),
-        buffer=_parse_buffer(ieee[DCB_ATTR_DCB_BUFFER]) if DCB_ATTR_DCB_BUFFER in ieee else None,
         trust=None if trust is None else tuple(_parse_trust(trust)),
         dcbx=None if dcbx is None else unpack_number(U8, dcbx, "DCB_ATTR_DCBX"),
         body=bytes(body),
@@ -188,13 +176,8 @@ def _parse_trust(table: memoryview) -> Iterator[int]:
             yield unpack_number(U8, value, "DCB_ATTR_DCB_APP_TRUST_TABLE")
 
 
-def _parse_buffer(value: memoryview) -> Buffer:
-    *numbers, total = unpack_exact(_BUFFER, value, "DCB_ATTR_DCB_BUFFER")
-    return Buffer(_to_eight_ints(numbers[:8]), _to_eight_ints(numbers[8:]), total)
-
-
-def set_ets(name: str, ets: Ets) -> Message:
-    """Return the message that sets ETS; ValueError if a number does not fit into a byte."""
+def build_set_ets(netdev: str, ets: Ets) -> Message:
+    """Return the message that sets ETS. Raises ValueError if a number does not fit into a byte."""
     tables = (
         ets.tx_bandwidth,
         ets.rx_bandwidth,
@@ -206,10 +189,10 @@ def set_ets(name: str, ets: Ets) -> Message:
     )
     header = (int(ets.willing), ets.capacity, int(ets.credit_based_shaper))
     value = _pack_struct(_ETS, *header, *(number for table in tables for number in table))
-    return _build_set_message(name, codec.pack_attribute(DCB_ATTR_IEEE_ETS, value))
+    return _build_set_message(netdev, codec.pack_attribute(DCB_ATTR_IEEE_ETS, value))
 
 
-def set_pfc(name: str, pfc: Pfc) -> Message:
+def build_set_pfc(netdev: str, pfc: Pfc) -> Message:
     """Return the message that sets PFC; the kernel ignores counters and capacity.
 
     Raises ValueError for a priority outside 0 to 7.
@@ -217,34 +200,39 @@ def set_pfc(name: str, pfc: Pfc) -> Message:
     enabled = sum(1 << priority for priority in pfc.priorities)
     header = (pfc.capacity, enabled, int(pfc.macsec_bypass), pfc.delay)
     value = _pack_struct(_PFC, *header, *pfc.requests, *pfc.indications)
-    return _build_set_message(name, codec.pack_attribute(DCB_ATTR_IEEE_PFC, value))
+    return _build_set_message(netdev, codec.pack_attribute(DCB_ATTR_IEEE_PFC, value))
 
 
-def add_apps(name: str, apps: Iterable[App]) -> Message:
+def build_add_apps(netdev: str, apps: Iterable[App]) -> Message:
     """Return the message that adds APP entries.
 
-    An existing entry raises EEXIST; other entries of the same protocol are left alone.
+    The kernel rejects an existing entry (EEXIST); other entries of the same protocol are left alone.
     """
-    return _build_set_message(name, _pack_app_table(apps))
+    return _build_set_message(netdev, _pack_app_table(apps))
 
 
-def delete_apps(name: str, apps: Iterable[App]) -> Message:
-    """Return the message that deletes APP entries; a missing entry raises ENOENT."""
-    return _build_set_message(name, _pack_app_table(apps), DCB_CMD_IEEE_DEL)
+def build_delete_apps(netdev: str, apps: Iterable[App]) -> Message:
+    """Return the message that deletes APP entries; the kernel rejects it (ENOENT) if an entry is missing."""
+    return _build_set_message(netdev, _pack_app_table(apps), DCB_CMD_IEEE_DEL)
 
 
-def set_trust(name: str, selectors: Iterable[int]) -> Message:
+def build_set_trust(netdev: str, selectors: Iterable[int]) -> Message:
     """Return the message that sets the trusted selectors in order of precedence (Linux 6.2).
 
-    Drivers without such a list raise EOPNOTSUPP.
+    The kernel rejects it (EOPNOTSUPP) if the driver has no such list.
     """
     parts = [codec.pack_u8(_find_app_attribute(selector), selector) for selector in selectors]
-    return _build_set_message(name, codec.pack_nested(DCB_ATTR_DCB_APP_TRUST_TABLE, *parts))
+    return _build_set_message(netdev, codec.pack_nested(DCB_ATTR_DCB_APP_TRUST_TABLE, *parts))
+
+
+def build_set_dcbx(netdev: str, flags: int) -> Message:
+    """Return the message that sets who negotiates, and in which version (DCB_CAP_DCBX_*); 0 is the firmware."""
+    return Message(RTM_SETDCB, 0, _pack_header(DCB_CMD_SDCBX, netdev) + codec.pack_u8(DCB_ATTR_DCBX, flags))
 
 
 def apply_setting(sock: Socket, message: Message) -> None:
-    """Send one of the setting messages above and check its result; RequestError if the driver refuses it."""
-    failure = parse_failure(_request_reply(sock, message))
+    """Send a message that sets, adds or deletes something. Raises RequestError if the driver rejects it."""
+    failure = parse_failure(sock.request_one(message))
     if failure:
         raise RequestError(failure)
 
@@ -252,28 +240,22 @@ def apply_setting(sock: Socket, message: Message) -> None:
 def parse_failure(body: bytes | memoryview) -> Failure | None:
     """Parse a reply to a setting; None means success.
 
-    The kernel stores a negative errno in one byte; EINVAL stands for any other refusal.
+    The kernel stores a negative errno in one byte; EINVAL stands for any other refusal. ENOTSUPP (524 in
+    include/linux/errno.h, which user space does not know) arrives as 0xf4 and is returned as EOPNOTSUPP.
     """
     codec.unpack_header(_MESSAGE, body)
     attributes = codec.parse_attributes(body, _MESSAGE.size)
-    status_attribute = attributes.get(DCB_ATTR_IEEE)
+    status_attribute = attributes.get(DCB_ATTR_DCBX if bytes(body)[1] == DCB_CMD_SDCBX else DCB_ATTR_IEEE)
     if status_attribute is None:
-        msg = "a reply to a DCB setting without its result"
-        raise MalformedError(msg)
+        raise MalformedError("a reply to a DCB setting without its result")
     status = unpack_number(U8, status_attribute, "DCB_ATTR_IEEE")
     if status == 0:
         return None
+    if status == _ENOTSUPP_BYTE:
+        return Failure(0, errno.EOPNOTSUPP, "")
     if status >= _ERRNO_BYTE // 2:
         return Failure(0, _ERRNO_BYTE - status, "")
     return Failure(0, errno.EINVAL, f"the driver replied {status}")
-
-
-def _request_reply(sock: Socket, message: Message) -> memoryview:
-    replies = sock.request(message)
-    if len(replies) != 1:
-        msg = f"{len(replies)} replies to one DCB request"
-        raise MalformedError(msg)
-    return replies[0].body
 
 
 def _pack_header(command: int, name: str) -> bytes:
@@ -295,7 +277,7 @@ def _pack_app_table(apps: Iterable[App]) -> bytes:
 
 
 def _find_app_attribute(selector: int) -> int:
-    """Return the attribute type of a selector: IEEE selectors and those of Linux have different ones."""
+    """Return the attribute type of a selector: IEEE selectors and Linux's own selectors have different types."""
     return DCB_ATTR_DCB_APP if selector == DCB_APP_SEL_PCP else DCB_ATTR_IEEE_APP
 
 
@@ -308,5 +290,4 @@ def _pack_struct(layout: struct.Struct, *numbers: int) -> bytes:
     try:
         return layout.pack(*numbers)
     except struct.error as error:
-        msg = f"{numbers} does not fit: {error}"
-        raise ValueError(msg) from error
+        raise ValueError(f"{numbers} does not fit: {error}") from error

@@ -12,15 +12,14 @@ _QUARTER_BITS = 16
 
 
 def unpack_exact(layout: struct.Struct, value: bytes | memoryview, label: str) -> tuple[int, ...]:
-    """Unpack a struct; MalformedError naming `label` (the header's name of the attribute) if the size differs."""
+    """Unpack a struct. Raises MalformedError with `label` (the attribute's name in the header) if the size differs."""
     if len(value) != layout.size:
-        msg = f"{label} of {len(value)} bytes, expected {layout.size}"
-        raise MalformedError(msg)
+        raise MalformedError(f"{label} of {len(value)} bytes, expected {layout.size}")
     return layout.unpack(value)
 
 
 def unpack_number(layout: struct.Struct, value: bytes | memoryview | None, label: str, default: int = 0) -> int:
-    """Unpack an attribute of one number, `default` if it is absent; raises as `unpack_exact`."""
+    """Return the number in an attribute, or `default` if it is absent. Raises MalformedError if the size differs."""
     return default if value is None else unpack_exact(layout, value, label)[0]
 
 
@@ -31,9 +30,8 @@ def format_guid(guid: int) -> str:
 
 
 def parse_guid(text: str) -> int:
-    """Parse a GUID of 16 hexadecimal digits with optional colons; ValueError if it is not one."""
+    """Parse a GUID of 16 hexadecimal digits with optional colons. Raises ValueError on other text."""
     digits = text.replace(":", "")
     if len(digits) * 4 != GUID_BITS:
-        msg = f"{text!r} is no GUID: write 16 hexadecimal digits, as in 0011:2233:4455:6677"
-        raise ValueError(msg)
+        raise ValueError(f"{text!r} is no GUID: write 16 hexadecimal digits, as in 0011:2233:4455:6677")
     return int.from_bytes(bytes.fromhex(digits), "big")

@@ -12,14 +12,27 @@ from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_EXCL, Message
 from trackbed.kernel.netlink.sockets import Socket
 
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
-RTM_DELLINKPROP = 109
-IFF_UP, IFF_RUNNING = 0x1, 0x40
+RTM_GETSTATS, RTM_NEWLINKPROP, RTM_DELLINKPROP = 94, 108, 109
+IFF_UP, IFF_RUNNING, IFF_NOARP, IFF_PROMISC, IFF_ALLMULTI, IFF_MULTICAST = 0x1, 0x40, 0x80, 0x100, 0x200, 0x1000
 
 IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_LINK, IFLA_MASTER = 1, 3, 4, 5, 10
+IFLA_TXQLEN, IFLA_IFALIAS, IFLA_TARGET_NETNSID = 13, 20, 46
 IFLA_OPERSTATE, IFLA_LINKINFO, IFLA_AF_SPEC, IFLA_GROUP, IFLA_NET_NS_FD = 16, 18, 26, 27, 28
-IFLA_EXT_MASK, IFLA_CARRIER, IFLA_LINK_NETNSID = 29, 33, 37
+IFLA_EXT_MASK, IFLA_CARRIER, IFLA_LINK_NETNSID, IFLA_PHYS_PORT_NAME = 29, 33, 37, 38
 IFLA_CARRIER_UP_COUNT, IFLA_CARRIER_DOWN_COUNT, IFLA_NEW_IFINDEX = 47, 48, 49
 IFLA_PROP_LIST, IFLA_ALT_IFNAME, IFLA_PERM_ADDRESS, IFLA_PARENT_DEV_NAME, IFLA_PARENT_DEV_BUS_NAME = 52, 53, 54, 56, 57
+IFLA_LINKMODE, IFLA_XDP = 17, 43
+IFLA_GSO_MAX_SEGS, IFLA_GSO_MAX_SIZE, IFLA_GRO_MAX_SIZE = 40, 41, 58
+IFLA_GSO_IPV4_MAX_SIZE, IFLA_GRO_IPV4_MAX_SIZE = 63, 64
+PACKET_LIMITS = (
+    IFLA_GSO_MAX_SEGS,
+    IFLA_GSO_MAX_SIZE,
+    IFLA_GRO_MAX_SIZE,
+    IFLA_GSO_IPV4_MAX_SIZE,
+    IFLA_GRO_IPV4_MAX_SIZE,
+)
+IFLA_XDP_FD, IFLA_XDP_ATTACHED, IFLA_XDP_FLAGS = 1, 2, 3
+XDP_FLAGS_SKB_MODE, XDP_FLAGS_DRV_MODE = 2, 4
 IFLA_INFO_KIND, IFLA_INFO_DATA = 1, 2
 IFLA_MACVLAN_MODE, MACVLAN_MODE_BRIDGE, VETH_INFO_PEER = 1, 4, 1
 IFLA_INET_CONF = 1
@@ -61,11 +74,13 @@ IPV4_DEVCONF = {
     "arp_evict_nocarrier": 33,
 }
 """Per-interface sysctls that RTM_NEWLINK can set, by their names under /proc/sys/net/ipv4/conf/IFNAME/ (IPV4_DEVCONF_*
-of include/uapi/linux/ip.h). Older kernels refuse the last ones.
+of include/uapi/linux/ip.h). Older kernels reject the last entries.
 """
 
 _OPERSTATES = ("unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up")
 _INFO = struct.Struct("=BxHiII")
+_STATS = struct.Struct("=4xII")  # struct if_stats_msg: ifindex, filter_mask
+_STATS_LINK_64 = 1
 
 
 class Link(NamedTuple):
@@ -87,34 +102,63 @@ class Link(NamedTuple):
     """Index of the lower link (IFLA_LINK): the port of a macvlan, the peer of a veth; 0 for none."""
     group: int
     altnames: tuple[str, ...]
+    """Alternative names; bytes that are not UTF-8 are lone surrogates (PEP 383), so that each name can be deleted."""
     parent_device: str | None
     """Name of the device on its bus; the PCI address of a NIC."""
     parent_bus: str | None = None
-    """Bus of that device, for example "pci"."""
+    """Bus of `parent_device`, for example "pci"."""
     link_netnsid: int | None = None
     """Namespace id of `parent` (IFLA_LINK_NETNSID); None if `parent` is in this namespace."""
+    port_name: str = ""
+    """Name of the port on its NIC (IFLA_PHYS_PORT_NAME): "p0", or "pf0vf1" for the representor of a VF."""
+    alias: str = ""
+    txqlen: int = 0
+    """Length of the transmit queue in packets."""
+    mode: int = 0
+    """Link mode (IF_LINK_MODE_*): 1 keeps the interface dormant."""
+    packet_limits: tuple[int, ...] = ()
+    """Limits of segmentation and receive offload, in the order of PACKET_LIMITS; 0 where the kernel has none."""
+    has_xdp: bool = False
+    """Whether an XDP program is attached."""
 
     @property
-    def up(self) -> bool:
+    def is_up(self) -> bool:
         """Whether the interface is administratively up."""
         return bool(self.flags & IFF_UP)
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """Whether the interface is operationally up (RFC 2863)."""
         return bool(self.flags & IFF_RUNNING)
 
 
-def list_links(sock: Socket) -> tuple[Link, ...]:
-    """Return the interfaces in the socket's namespace."""
+def list_links(sock: Socket, netns_id: int | None = None) -> tuple[Link, ...]:
+    """Return the interfaces in the socket's namespace, or in the one that has `netns_id` in the socket's namespace."""
     body = _INFO.pack(0, 0, 0, 0, 0) + codec.pack_u32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS)
+    if netns_id is not None:
+        body += codec.pack_u32(IFLA_TARGET_NETNSID, netns_id)
     return tuple(_parse_link(reply.body) for reply in sock.dump(Message(RTM_GETLINK, 0, body)))
 
 
+def list_indexes(sock: Socket) -> list[int]:
+    """Return the index of each interface in the socket's namespace.
+
+    Unlike a listing of links, no message grows with what an interface has, so none is left out for its length.
+    """
+    replies = sock.dump(Message(RTM_GETSTATS, 0, _STATS.pack(0, _STATS_LINK_64)))
+    return [codec.unpack_header(_STATS, reply.body)[0] for reply in replies]
+
+
+def get_link_by_index(sock: Socket, index: int, netns_id: int) -> Link:
+    """Return an interface of the namespace that has `netns_id` in the socket's one. Raises RequestError (ENODEV)."""
+    body = _INFO.pack(0, 0, index, 0, 0) + codec.pack_u32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS)
+    return _parse_link(sock.request_one(Message(RTM_GETLINK, 0, body + codec.pack_u32(IFLA_TARGET_NETNSID, netns_id))))
+
+
 def get_link(sock: Socket, name: str) -> Link:
-    """Return an interface by name; RequestError (ENODEV) if it does not exist."""
+    """Return an interface by name. Raises RequestError (ENODEV) if it does not exist."""
     body = _INFO.pack(0, 0, 0, 0, 0) + codec.pack_string(IFLA_IFNAME, name)
-    return _parse_link(sock.request(Message(RTM_GETLINK, 0, body))[0].body)
+    return _parse_link(sock.request_one(Message(RTM_GETLINK, 0, body)))
 
 
 def _parse_link(body: memoryview) -> Link:
@@ -142,13 +186,19 @@ def _parse_link(body: memoryview) -> Link:
         parent_device=codec.as_text(attributes.get(IFLA_PARENT_DEV_NAME)) or None,
         parent_bus=codec.as_text(attributes.get(IFLA_PARENT_DEV_BUS_NAME)) or None,
         link_netnsid=codec.as_int(attributes[IFLA_LINK_NETNSID]) if IFLA_LINK_NETNSID in attributes else None,
+        port_name=codec.as_text(attributes.get(IFLA_PHYS_PORT_NAME)),
+        alias=codec.as_text(attributes.get(IFLA_IFALIAS)),
+        txqlen=codec.as_int(attributes.get(IFLA_TXQLEN)),
+        mode=codec.as_int(attributes.get(IFLA_LINKMODE)),
+        packet_limits=tuple(codec.as_int(attributes.get(limit)) for limit in PACKET_LIMITS),
+        has_xdp=any(codec.parse_attributes(attributes.get(IFLA_XDP, b"")).get(IFLA_XDP_ATTACHED, b"")),
     )
 
 
 def _parse_altnames(properties: memoryview | None) -> Iterator[str]:
     for attribute_type, value in codec.iter_attributes(properties or b""):
         if attribute_type == IFLA_ALT_IFNAME:
-            yield codec.as_text(value)
+            yield bytes(value).partition(b"\0")[0].decode(errors="surrogateescape")
 
 
 def _format_mac(value: bytes | memoryview) -> str:
@@ -156,7 +206,7 @@ def _format_mac(value: bytes | memoryview) -> str:
 
 
 def parse_mac(mac: str) -> bytes:
-    """Return a MAC address as bytes; ValueError if it is malformed."""
+    """Return a MAC address as bytes. Raises ValueError if it is malformed."""
     return bytes.fromhex(mac.replace(":", ""))
 
 
@@ -200,8 +250,8 @@ class VethEnd(NamedTuple):
     index: int = 0  # type: ignore[assignment] # the field hides a method of tuple
 
 
-def create_veth(near: VethEnd, far: VethEnd) -> Message:
-    """Return the message that creates a veth pair, each end directly in its namespace."""
+def build_create_veth(near: VethEnd, far: VethEnd) -> Message:
+    """Return the message that creates a veth pair with each end in its own namespace."""
     peer = _INFO.pack(0, 0, far.index, 0, 0) + _pack_common(far.name, mtu=far.mtu, mac=far.mac, netns_fd=far.netns_fd)
     attributes = _pack_common(near.name, mtu=near.mtu, mac=near.mac, netns_fd=near.netns_fd)
     return _build_create_message(
@@ -209,7 +259,7 @@ def create_veth(near: VethEnd, far: VethEnd) -> Message:
     )
 
 
-def create_macvlan(  # noqa: PLR0913 - every attribute of a macvlan
+def build_create_macvlan(  # noqa: PLR0913 - every attribute of a macvlan
     name: str,
     parent_index: int,
     *,
@@ -219,19 +269,19 @@ def create_macvlan(  # noqa: PLR0913 - every attribute of a macvlan
     mac: str | None = None,
     mtu: int | None = None,
 ) -> Message:
-    """Return the message that creates a macvlan in bridge mode on `parent_index`, directly in a namespace."""
+    """Return the message that creates a macvlan in bridge mode on `parent_index`, directly in namespace `netns_fd`."""
     attributes = _pack_common(name, netns_fd=netns_fd, group=group, mac=mac, mtu=mtu) + codec.pack_u32(
         IFLA_LINK, parent_index
     )
     return _build_create_message("macvlan", index, attributes, codec.pack_u32(IFLA_MACVLAN_MODE, MACVLAN_MODE_BRIDGE))
 
 
-def create_bridge(name: str, *, mtu: int | None = None, mac: str | None = None) -> Message:
+def build_create_bridge(name: str, *, mtu: int | None = None, mac: str | None = None) -> Message:
     """Return the message that creates a bridge."""
     return _build_create_message("bridge", 0, _pack_common(name, mtu=mtu, mac=mac))
 
 
-def set_link(  # noqa: PLR0913 - every attribute of one message
+def build_set_link(  # noqa: PLR0913 - every attribute of one message
     index: int,
     *,
     up: bool | None = None,
@@ -259,12 +309,37 @@ def set_link(  # noqa: PLR0913 - every attribute of one message
     return Message(RTM_NEWLINK, 0, b"".join(parts))
 
 
-def delete_link(index: int) -> Message:
+def build_set_flags(index: int, flags: int, change: int) -> Message:
+    """Return the message that sets those flags of an interface that are in the mask `change`."""
+    return Message(RTM_NEWLINK, 0, _INFO.pack(0, 0, index, flags & change, change))
+
+
+def build_set_labels(index: int, *, alias: str, txqlen: int, group: int) -> Message:
+    """Return the message that sets alias, length of the transmit queue, and group of an interface."""
+    parts = (codec.pack_string(IFLA_IFALIAS, alias), codec.pack_u32(IFLA_TXQLEN, txqlen))
+    return Message(RTM_NEWLINK, 0, _INFO.pack(0, 0, index, 0, 0) + b"".join(parts) + _pack_common(group=group))
+
+
+def build_set_limits(index: int, *, mode: int, packet_limits: tuple[int, ...]) -> Message:
+    """Return the message that sets link mode and packet limits (in the order of PACKET_LIMITS) of an interface."""
+    limits = (codec.pack_u32(limit, value) for limit, value in zip(PACKET_LIMITS, packet_limits) if value)
+    return Message(
+        RTM_NEWLINK, 0, _INFO.pack(0, 0, index, 0, 0) + codec.pack_u8(IFLA_LINKMODE, mode) + b"".join(limits)
+    )
+
+
+def build_detach_xdp(index: int, mode_flag: int) -> Message:
+    """Return the message that detaches the XDP program of a mode (XDP_FLAGS_*_MODE), if there is any."""
+    fields = (codec.pack_attribute(IFLA_XDP_FD, struct.pack("=i", -1)), codec.pack_u32(IFLA_XDP_FLAGS, mode_flag))
+    return Message(RTM_NEWLINK, 0, _INFO.pack(0, 0, index, 0, 0) + codec.pack_nested(IFLA_XDP, *fields))
+
+
+def build_delete_link(index: int) -> Message:
     """Return the message that deletes an interface."""
     return Message(RTM_DELLINK, 0, _INFO.pack(0, 0, index, 0, 0))
 
 
-def delete_group(group: int) -> Message:
+def build_delete_group(group: int) -> Message:
     """Return the message that deletes all interfaces of a group, with one RCU barrier for all of them.
 
     The kernel refuses group 0 (EPERM), the default group of every interface.
@@ -272,7 +347,17 @@ def delete_group(group: int) -> Message:
     return Message(RTM_DELLINK, 0, _INFO.pack(0, 0, 0, 0, 0) + codec.pack_u32(IFLA_GROUP, group))
 
 
-def delete_altname(index: int, name: str) -> Message:
+def build_delete_altname(index: int, name: str) -> Message:
     """Return the message that removes an alternative name from an interface."""
-    inner = codec.pack_nested(IFLA_PROP_LIST, codec.pack_string(IFLA_ALT_IFNAME, name))
-    return Message(RTM_DELLINKPROP, 0, _INFO.pack(0, 0, index, 0, 0) + inner)
+    return Message(RTM_DELLINKPROP, 0, _INFO.pack(0, 0, index, 0, 0) + _pack_altname(name))
+
+
+def build_add_altname(index: int, name: str) -> Message:
+    """Return the message that adds an alternative name to an interface."""
+    return Message(RTM_NEWLINKPROP, NLM_F_CREATE | NLM_F_EXCL, _INFO.pack(0, 0, index, 0, 0) + _pack_altname(name))
+
+
+def _pack_altname(name: str) -> bytes:
+    return codec.pack_nested(
+        IFLA_PROP_LIST, codec.pack_attribute(IFLA_ALT_IFNAME, name.encode(errors="surrogateescape") + b"\0")
+    )

@@ -31,7 +31,7 @@ class Neighbour(NamedTuple):
 
 
 def list_neighbours(sock: Socket, family: int = 0) -> tuple[Neighbour, ...]:
-    """Return the entries of a family (0: both)."""
+    """Return the neighbour entries of an address family (0: both)."""
     neighbours = []
     for address_family in (family,) if family else (socket.AF_INET, socket.AF_INET6):
         neighbours += [
@@ -48,16 +48,16 @@ def _parse_neighbour(body: memoryview) -> Neighbour:
     return Neighbour(index, family, address, bytes(attributes.get(NDA_LLADDR, b"")).hex(":"), state, flags)
 
 
-def delete_neighbour(entry: Neighbour) -> Message:
-    """Return the message that deletes an entry."""
+def build_delete_neighbour(entry: Neighbour) -> Message:
+    """Return the message that deletes a neighbour entry."""
     header = _INFO.pack(entry.family, entry.index, 0, 0, 0)
     return Message(RTM_DELNEIGH, 0, header + codec.pack_attribute(NDA_DST, pack_address(entry.family, entry.address)))
 
 
 def flush_neighbours(sock: Socket, index: int) -> None:
-    """Delete the learned entries of an interface; entries set by hand (NUD_PERMANENT, NUD_NOARP) are kept.
+    """Delete the learned entries of an interface; static entries (NUD_PERMANENT, NUD_NOARP) are kept.
 
-    An entry that expires meanwhile is not an error.
+    An entry that expires in the meantime is not an error.
     """
     learned = [
         neighbour
@@ -65,7 +65,7 @@ def flush_neighbours(sock: Socket, index: int) -> None:
         if neighbour.index == index and not neighbour.state & (NUD_PERMANENT | NUD_NOARP)
     ]
     try:
-        sock.send([delete_neighbour(entry) for entry in learned])
+        sock.send([build_delete_neighbour(entry) for entry in learned])
     except BatchError as error:
         if any(failure.errno != ENOENT for failure in error.failures):
             raise

@@ -1,11 +1,11 @@
 """Network namespaces: enter, create and delete them (setns(2)).
 
 The kernel keeps the network namespace per thread, not per process. `enter_netns` moves the calling thread only, and
-`create` creates namespaces in a thread that ends immediately. Nothing here forks.
+`create_netns` creates namespaces in a thread that ends immediately. Nothing here forks.
 
-The return is the dangerous half: a thread stuck in a pod's namespace would configure the pod instead of the host. So
-`enter_netns` first re-enters the current namespace. That fails harmlessly if the process may not return later. If the
-real return fails nevertheless, NamespaceLostError ends the program.
+Returning is the dangerous part: a thread stuck in a pod's namespace would configure the pod instead of the host. So
+`enter_netns` first re-enters the current namespace, which fails harmlessly if the process may not return later. If the
+actual return fails nevertheless, NamespaceLostError ends the program.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def _check_result(result: int, action: str) -> None:
 
 
 def setns(descriptor: int) -> None:
-    """Move the calling thread into the network namespace of `descriptor`; OSError if that is not permitted."""
+    """Move the calling thread into the network namespace of `descriptor`. Raises OSError if that is not permitted."""
     _check_result(_load_libc().setns(descriptor, CLONE_NEWNET), "setns")
 
 
 def unshare() -> None:
-    """Move the calling thread into a new network namespace; OSError (EPERM) if that is not permitted."""
+    """Move the calling thread into a new network namespace. Raises OSError (EPERM) if that is not permitted."""
     _check_result(_load_libc().unshare(CLONE_NEWNET), "unshare")
 
 
@@ -81,20 +81,19 @@ def enter_netns(netns: Path | int | None) -> Iterator[None]:
         try:
             yield
         finally:
-            _return_to(original)
+            _return_to_netns(original)
     finally:
         os.close(original)
         if target >= 0 and not isinstance(netns, int):
             os.close(target)
 
 
-def _return_to(original: int) -> None:
+def _return_to_netns(original: int) -> None:
     try:
         setns(original)
     except OSError as error:
         reason = f"cannot return to the original network namespace ({error})"
-        msg = f"trackbed: {reason}; stopping before the wrong one is changed"
-        raise NamespaceLostError(msg) from error
+        raise NamespaceLostError(f"trackbed: {reason}; stopping before the wrong one is changed") from error
 
 
 def read_inode(netns: Path | int) -> int:
@@ -102,7 +101,7 @@ def read_inode(netns: Path | int) -> int:
     return os.fstat(netns).st_ino if isinstance(netns, int) else netns.stat().st_ino
 
 
-def create(path: Path) -> None:
+def create_netns(path: Path) -> None:
     """Create a network namespace and bind-mount it at `path`, as `ip netns add` does.
 
     Raises OSError: EPERM without CAP_SYS_ADMIN over the mount namespace, EEXIST if `path` exists.
@@ -127,8 +126,8 @@ def create(path: Path) -> None:
         raise failures[0]
 
 
-def delete(path: Path) -> None:
-    """Unmount and delete `path`; the namespace ends with its last user. A missing `path` is ignored.
+def delete_netns(path: Path) -> None:
+    """Unmount and delete `path`; the kernel removes the namespace with its last user. A missing `path` is ignored.
 
     Raises OSError: EPERM without CAP_SYS_ADMIN over the mount namespace.
     """

@@ -48,7 +48,7 @@ class RdmaDevice(NamedTuple):
 
 
 class VerbsDevice(NamedTuple):
-    """Character device that gives programs access to an RDMA device: name under /dev/infiniband, device number."""
+    """Character device that gives access to an RDMA device: its name under /dev/infiniband and its device number."""
 
     name: str
     major: int
@@ -64,8 +64,8 @@ def _pack_index(index: int) -> bytes:
     return codec.pack_u32(RDMA_NLDEV_ATTR_DEV_INDEX, index)
 
 
-def set_netns_mode(mode: NetnsMode) -> Message:
-    """Return the message that sets the mode; the kernel refuses it (EBUSY) while other namespaces exist."""
+def build_set_netns_mode(mode: NetnsMode) -> Message:
+    """Return the message that sets the namespace mode; the kernel rejects it (EBUSY) while other namespaces exist."""
     return _build_message(RDMA_NLDEV_CMD_SYS_SET, codec.pack_u8(RDMA_NLDEV_SYS_ATTR_NETNS_MODE, _MODES.index(mode)))
 
 
@@ -75,7 +75,7 @@ def build_device_dump() -> Message:
 
 
 def list_devices(sock: Socket) -> tuple[RdmaDevice, ...]:
-    """Return the devices visible in the socket's namespace."""
+    """Return the RDMA devices that are visible in the socket's namespace."""
     return tuple(parse_device(reply.body) for reply in sock.dump(build_device_dump()))
 
 
@@ -103,8 +103,8 @@ def build_verbs_request(index: int) -> Message:
 
 
 def get_verbs(sock: Socket, device: RdmaDevice) -> VerbsDevice:
-    """Return the character device of an RDMA device; RequestError (ENOENT) if ib_uverbs is not loaded."""
-    return parse_verbs(_request_reply(sock, build_verbs_request(device.index)))
+    """Return the character device of an RDMA device. Raises RequestError (ENOENT) if ib_uverbs is not loaded."""
+    return parse_verbs(sock.request_one(build_verbs_request(device.index)))
 
 
 def parse_verbs(body: bytes | memoryview) -> VerbsDevice:
@@ -112,26 +112,25 @@ def parse_verbs(body: bytes | memoryview) -> VerbsDevice:
     attributes = codec.parse_attributes(body)
     name = codec.as_text(attributes.get(RDMA_NLDEV_ATTR_CHARDEV_NAME))
     if not name:
-        msg = "a reply without RDMA_NLDEV_ATTR_CHARDEV_NAME"
-        raise MalformedError(msg)
+        raise MalformedError("a reply without RDMA_NLDEV_ATTR_CHARDEV_NAME")
     device_number = unpack_number(U64, attributes.get(RDMA_NLDEV_ATTR_CHARDEV), "RDMA_NLDEV_ATTR_CHARDEV")
     return VerbsDevice(name, os.major(device_number), os.minor(device_number))
 
 
-def rename_device(index: int, name: str) -> Message:
-    """Return the message that renames a device; at most 63 bytes (IB_DEVICE_NAME_MAX with its NUL)."""
+def build_rename_device(index: int, name: str) -> Message:
+    """Return the message that renames a device; `name` has at most 63 bytes (IB_DEVICE_NAME_MAX includes the NUL)."""
     return _build_message(RDMA_NLDEV_CMD_SET, _pack_index(index), codec.pack_string(RDMA_NLDEV_ATTR_DEV_NAME, name))
 
 
-def move_device(index: int, netns_fd: int) -> Message:
-    """Return the message that moves a device into a namespace.
+def build_move_device(index: int, netns_fd: int) -> Message:
+    """Return the message that moves an RDMA device into a network namespace.
 
     Works in exclusive mode only, and only if the driver supports it (rxe: EOPNOTSUPP).
     """
     return _build_message(RDMA_NLDEV_CMD_SET, _pack_index(index), codec.pack_u32(RDMA_NLDEV_NET_NS_FD, netns_fd))
 
 
-def create_link(name: str, netdev: str, kind: str = "rxe") -> Message:
+def build_create_link(name: str, netdev: str, kind: str = "rxe") -> Message:
     """Return the message that creates a software device (rxe, siw) on an interface in the socket's namespace."""
     return _build_message(
         RDMA_NLDEV_CMD_NEWLINK,
@@ -141,26 +140,16 @@ def create_link(name: str, netdev: str, kind: str = "rxe") -> Message:
     )
 
 
-def _request_reply(sock: Socket, message: Message) -> memoryview:
-    replies = sock.request(message)
-    if len(replies) != 1:
-        msg = f"{len(replies)} replies to one RDMA request"
-        raise MalformedError(msg)
-    return replies[0].body
-
-
 def _require_u32(attributes: dict[int, memoryview], attribute_type: int, label: str) -> int:
     if attribute_type not in attributes:
-        msg = f"a reply without {label}"
-        raise MalformedError(msg)
+        raise MalformedError(f"a reply without {label}")
     return unpack_number(U32, attributes[attribute_type], label)
 
 
 def _require_name(attributes: dict[int, memoryview]) -> str:
     name = codec.as_text(attributes.get(RDMA_NLDEV_ATTR_DEV_NAME))
     if not name:
-        msg = "a reply without RDMA_NLDEV_ATTR_DEV_NAME"
-        raise MalformedError(msg)
+        raise MalformedError("a reply without RDMA_NLDEV_ATTR_DEV_NAME")
     return name
 
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from errno import ENOENT
 
 from trackbed.kernel.netlink import codec
-from trackbed.kernel.netlink.addresses import pack_address
+from trackbed.kernel.netlink.addresses import WIDTH, pack_address
 from trackbed.kernel.netlink.codec import (
     NLM_F_APPEND,
     NLM_F_CREATE,
     NLM_F_EXCL,
     NLM_F_REPLACE,
     Identity,
-    MalformedError,
     Message,
 )
 from trackbed.kernel.netlink.sockets import RequestError, Socket
@@ -34,10 +33,9 @@ _HIGHEST_SMALL_TABLE = 255
 
 _INFO = struct.Struct("=BBBBBBBBI")
 _HOP = struct.Struct("=HBBi")
-_BITS: dict[int, int] = {socket.AF_INET: 32, socket.AF_INET6: 128}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Route:
     """A route; `oif` is an interface index, `metric` 0 means none (IPv6 then uses 1024)."""
 
@@ -147,22 +145,22 @@ def _build_message(message_type: int, flags: int, route: Route) -> Message:
     return Message(message_type, flags, b"".join(parts))
 
 
-def add_route(route: Route) -> Message:
-    """Return the message that adds a route; refused (EEXIST) if the table has one of this destination and metric."""
+def build_add_route(route: Route) -> Message:
+    """Return the message that adds a route; the kernel rejects a duplicate destination and metric (EEXIST)."""
     return _build_message(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, route)
 
 
-def append_route(route: Route) -> Message:
-    """Return the message that adds a route after those of the same destination."""
+def build_append_route(route: Route) -> Message:
+    """Return the message that adds a route after existing routes to the same destination."""
     return _build_message(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_APPEND, route)
 
 
-def replace_route(route: Route) -> Message:
-    """Return the message that adds a route, or replaces the first one of this destination and metric."""
+def build_replace_route(route: Route) -> Message:
+    """Return the message that adds a route, or replaces the first route with the same destination and metric."""
     return _build_message(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route)
 
 
-def delete_route(route: Route) -> Message:
+def build_delete_route(route: Route) -> Message:
     """Return the message that deletes a route; it must match in every field that is set."""
     return _build_message(RTM_DELROUTE, 0, route)
 
@@ -178,7 +176,7 @@ def get_route(sock: Socket, family: int, dst: int, src: int = 0, oif: int = 0) -
     Raises RequestError: ENETUNREACH without a route; EHOSTUNREACH, EACCES or EINVAL for a route of type unreachable,
     prohibit or blackhole.
     """
-    bits = _BITS[family]
+    bits = 8 * WIDTH[family]
     flags = RTM_F_LOOKUP_TABLE if family == socket.AF_INET else 0  # IPv6 always reports the table, and refuses the flag
     parts = [_INFO.pack(family, bits, bits if src else 0, 0, 0, 0, 0, 0, flags)]
     parts.append(codec.pack_attribute(RTA_DST, pack_address(family, dst)))
@@ -186,8 +184,4 @@ def get_route(sock: Socket, family: int, dst: int, src: int = 0, oif: int = 0) -
         parts.append(codec.pack_attribute(RTA_SRC, pack_address(family, src)))
     if oif:
         parts.append(codec.pack_u32(RTA_OIF, oif))
-    replies = sock.request(Message(RTM_GETROUTE, 0, b"".join(parts)))
-    if not replies:
-        msg = "the kernel found a route but did not report it"
-        raise MalformedError(msg)
-    return _parse_route(replies[0].body)
+    return _parse_route(sock.request_one(Message(RTM_GETROUTE, 0, b"".join(parts))))

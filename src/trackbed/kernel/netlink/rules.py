@@ -22,7 +22,7 @@ _ALL_BITS = 0xFFFFFFFF
 _INFO = struct.Struct("=BBBBBBBBI")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PolicyRule:
     """A rule: its selectors, and the table to look up (`action` 1)."""
 
@@ -99,12 +99,12 @@ def _build_message(message_type: int, flags: int, rule: PolicyRule) -> Message:
     return Message(message_type, flags, b"".join(parts))
 
 
-def add_rule(rule: PolicyRule) -> Message:
-    """Return the message that adds a rule; an identical rule raises EEXIST."""
+def build_add_rule(rule: PolicyRule) -> Message:
+    """Return the message that adds a rule; the kernel rejects a duplicate (EEXIST)."""
     return _build_message(RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, rule)
 
 
-def delete_rule(rule: PolicyRule) -> Message:
+def build_delete_rule(rule: PolicyRule) -> Message:
     """Return the message that deletes the first rule that matches in every field that is set."""
     return _build_message(RTM_DELRULE, 0, rule)
 

@@ -3,7 +3,8 @@
     NetlinkError (codec)
       MalformedError       malformed message, or too many replies
       ReplyTimeoutError    the kernel did not reply in time
-      OverrunError         replies were lost: a listing is incomplete, sent messages may have been applied
+      OverrunError         replies were lost, or too many for the caller: a listing is incomplete, sent messages may
+                           have been applied
       RequestError         the kernel refused a request: `errno`, `text` (its extended ACK)
       BatchError           messages of a batch failed: `failures` lists (index, errno, text)
 
@@ -26,11 +27,14 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 from trackbed.kernel.netlink import codec
-from trackbed.kernel.netlink.codec import MalformedError, Message, NetlinkError, Received
+from trackbed.kernel.netlink.codec import MalformedError, Message, NetlinkError, ReceivedMessage
 from trackbed.kernel.netlink.netns import enter_netns
+
+if TYPE_CHECKING:
+    from typing import Self
 
 NETLINK_ROUTE, NETLINK_NETFILTER, NETLINK_RDMA = 0, 12, 20
 _RTMGRP_LINK = 1  # include/uapi/linux/rtnetlink.h
@@ -39,9 +43,14 @@ _NLMSGERR_ATTR_MSG = 1
 _CAPPED, _ACK_TLVS = 0x100, 0x200
 _BUFFER_BYTES = 1 << 20
 _DUMP_TRIES = 5
-_RECEIVE_BYTES = 1 << 16  # the kernel puts at most 32 KiB of a dump into a datagram
+RECEIVE_BYTES = 1 << 17
+"""A datagram of a dump has 32 KiB at most, or one larger message: the alternative names of an interface alone take up
+to 64 KiB (rtnl_alt_ifname() of net/core/rtnetlink.c)."""
 _STALE_DATAGRAMS = 1 << 16  # more than the receive buffer can hold
-_FORCED = ((32, socket.SO_SNDBUF), (33, socket.SO_RCVBUF))  # SO_SNDBUFFORCE, SO_RCVBUFFORCE: exceed net.core.*mem_max
+_BUFFER_OPTIONS = (
+    (32, socket.SO_SNDBUF),
+    (33, socket.SO_RCVBUF),
+)  # SO_SNDBUFFORCE, SO_RCVBUFFORCE: exceed net.core.*mem_max
 _ERRNO = struct.Struct("=i")
 
 
@@ -50,11 +59,11 @@ class ReplyTimeoutError(NetlinkError):
 
 
 class OverrunError(NetlinkError):
-    """The receive buffer of the socket overflowed."""
+    """The receive buffer of the socket overflowed, or a listing has more entries than the caller takes."""
 
 
 class Failure(NamedTuple):
-    """A message that the kernel refused: index in the batch, errno, text of the extended ACK if any."""
+    """A message that the kernel rejected: its index in the batch, the errno, the text of the extended ACK if any."""
 
     index: int  # type: ignore[assignment] # the field hides a method of tuple
     errno: int
@@ -85,14 +94,20 @@ class Socket:
     """A netlink socket of one family in the network namespace it was opened in. A context manager."""
 
     def __init__(
-        self, family: int = NETLINK_ROUTE, netns: Path | int | None = None, timeout_seconds: float = 10.0
+        self,
+        family: int = NETLINK_ROUTE,
+        netns: Path | int | None = None,
+        timeout_seconds: float = 10.0,
+        max_entries: int | None = None,
     ) -> None:
+        """`max_entries`: longer listings raise OverrunError; None for no limit."""
         if netns is None:
             self._socket = _open_socket(family, timeout_seconds)
         else:
             with enter_netns(netns):
                 self._socket = _open_socket(family, timeout_seconds)
         self._timeout_seconds = timeout_seconds
+        self._max_entries = max_entries
         self._sequence = 0
 
     def __enter__(self) -> Self:
@@ -141,10 +156,10 @@ class Socket:
                 if reply.sequence == last:
                     return failures
 
-    def request(self, message: Message) -> list[Received]:
-        """Send a message and return the replies that precede its ACK; RequestError if the kernel refuses it."""
+    def request(self, message: Message) -> list[ReceivedMessage]:
+        """Send a message and return the replies that precede its ACK. Raises RequestError if the kernel rejects it."""
         sequence = self._send_request(message, codec.NLM_F_ACK)
-        replies: list[Received] = []
+        replies: list[ReceivedMessage] = []
         deadline = self._compute_deadline()
         while True:
             for reply in self._receive(deadline):
@@ -158,17 +173,26 @@ class Socket:
                     raise RequestError(failure)
                 return replies
 
-    def dump(self, message: Message) -> list[Received]:
-        """Return all replies to a dump request; retried a few times if the list changes during the dump."""
+    def request_one(self, message: Message) -> memoryview:
+        """Send a message and return the body of its only reply. Raises RequestError like `request`.
+
+        Raises MalformedError if there are no replies or several.
+        """
+        replies = self.request(message)
+        if len(replies) != 1:
+            raise MalformedError(f"{len(replies)} replies to a request for one")
+        return replies[0].body
+
+    def dump(self, message: Message) -> list[ReceivedMessage]:
+        """Return all replies to a dump request. The dump is retried a few times if the list changes in the meantime."""
         for _ in range(_DUMP_TRIES):
             replies, complete = self._read_dump(self._send_request(message, codec.NLM_F_DUMP))
             if complete:
                 return replies
-        msg = f"the list kept changing while it was read, {_DUMP_TRIES} times"
-        raise OverrunError(msg)
+        raise OverrunError(f"the list kept changing while it was read, {_DUMP_TRIES} times")
 
-    def _read_dump(self, sequence: int) -> tuple[list[Received], bool]:
-        replies: list[Received] = []
+    def _read_dump(self, sequence: int) -> tuple[list[ReceivedMessage], bool]:
+        replies: list[ReceivedMessage] = []
         complete = True
         deadline = self._compute_deadline()
         while True:
@@ -183,6 +207,8 @@ class Socket:
                         raise RequestError(failure)
                     return replies, complete
                 replies.append(reply)
+                if self._max_entries is not None and len(replies) > self._max_entries:
+                    raise OverrunError(f"a listing of more than {self._max_entries} entries")
 
     def _send_request(self, message: Message, flags: int) -> int:
         self._sequence += 1
@@ -195,26 +221,26 @@ class Socket:
     def _compute_deadline(self) -> float:
         return time.monotonic() + self._timeout_seconds
 
-    def _receive(self, deadline: float) -> list[Received]:
-        """Return the messages of the next datagram; none if the kernel did not send it."""
+    def _receive(self, deadline: float) -> list[ReceivedMessage]:
+        """Return the messages of the next datagram; an empty list if its sender is not the kernel."""
         if time.monotonic() > deadline:  # only unrelated messages have arrived
             raise ReplyTimeoutError(self._describe_timeout())
         try:
-            datagram, _, flags, sender = self._socket.recvmsg(_RECEIVE_BYTES)
-        except TimeoutError as error:
+            datagram, _, flags, sender = self._socket.recvmsg(RECEIVE_BYTES)
+        except socket.timeout as error:  # TimeoutError from Python 3.10 on
             raise ReplyTimeoutError(self._describe_timeout()) from error
         except OSError as error:
             if error.errno == errno_.ENOBUFS:
-                self._drain()
-                msg = "the netlink socket's buffer overflowed, replies were lost; list the objects to see the result"
-                raise OverrunError(msg) from error
+                self._drain_receive_buffer()
+                raise OverrunError(
+                    "the netlink socket's buffer overflowed, replies were lost; list the objects to see the result"
+                ) from error
             raise
         if flags & socket.MSG_TRUNC:
-            msg = f"a reply of more than {_RECEIVE_BYTES} bytes"
-            raise MalformedError(msg)
+            raise MalformedError(f"a reply of more than {RECEIVE_BYTES} bytes")
         return list(codec.parse_messages(datagram)) if sender[0] == 0 else []
 
-    def _drain(self) -> None:
+    def _drain_receive_buffer(self) -> None:
         """Empty the receive buffer; after an overflow the kernel drops every reply until then."""
         self._socket.settimeout(0)
         with suppress(BlockingIOError):
@@ -226,9 +252,9 @@ class Socket:
 def _open_socket(family: int, timeout_seconds: float) -> socket.socket:
     netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, family)
     for option in (_CAP_ACK, _EXT_ACK, _STRICT):
-        with suppress(OSError):  # kernels before 4.20 lack the last; the callers filter their listings
+        with suppress(OSError):  # kernels before 4.20 lack _STRICT; the callers filter their listings
             netlink.setsockopt(_SOL_NETLINK, option, 1)
-    for forced_option, plain_option in _FORCED:
+    for forced_option, plain_option in _BUFFER_OPTIONS:
         try:
             netlink.setsockopt(socket.SOL_SOCKET, forced_option, _BUFFER_BYTES)
         except PermissionError:
@@ -237,13 +263,12 @@ def _open_socket(family: int, timeout_seconds: float) -> socket.socket:
     return netlink
 
 
-def _parse_failure(reply: Received, index: int) -> Failure | None:
+def _parse_failure(reply: ReceivedMessage, index: int) -> Failure | None:
     """Return the failure in an NLMSG_ERROR or NLMSG_DONE; None for an ACK."""
     if len(reply.body) < 4:  # noqa: PLR2004 - the errno of struct nlmsgerr
         if reply.type == codec.NLMSG_DONE:
             return None
-        msg = "an error message without errno"
-        raise MalformedError(msg)
+        raise MalformedError("an error message without errno")
     (error_number,) = _ERRNO.unpack_from(reply.body)
     if error_number >= 0:
         return None
@@ -259,8 +284,8 @@ def _parse_failure(reply: Received, index: int) -> Failure | None:
 def open_link_monitor(netns: Path | int | None = None) -> socket.socket:
     """Open a non-blocking socket that receives every interface change in a namespace (rtnetlink(7), RTMGRP_LINK).
 
-    Raises OSError if the namespace does not exist, or memory is short. Reading raises OSError (ENOBUFS) after messages
-    were lost.
+    Raises OSError if the namespace does not exist, or if memory runs out. Reading raises OSError (ENOBUFS) after
+    messages were lost.
     """
     with enter_netns(netns):
         monitor = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, NETLINK_ROUTE)

@@ -31,7 +31,7 @@ LinkState = Literal["auto", "enable", "disable"]
 
 _LINK_STATES: tuple[LinkState, ...] = ("auto", "enable", "disable")
 _UNSET = 0xFFFFFFFF
-"""Value (-1) that the kernel reports for a setting that the driver does not support."""
+"""Value (-1) that the kernel reports for a setting that the driver does not report."""
 
 _INFO = struct.Struct("=BxHiII")
 _MAC = struct.Struct(f"=I{MAX_ADDR_LEN}s")
@@ -47,7 +47,7 @@ class Vf(NamedTuple):
 
     index: int  # type: ignore[assignment] # the field hides a method of tuple
     mac: str
-    """As long as the address of the PF: 6 bytes, 20 for IPoIB."""
+    """Has the length of the PF's address: 6 bytes, or 20 for IPoIB."""
     vlan: int = 0
     """1 to 4095; 0 for none."""
     qos: int = 0
@@ -64,7 +64,7 @@ class Vf(NamedTuple):
     port_guid: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class VfVlan:
     """VLAN of a VF: id 0 to 4095 (0: none), priority 0 to 7, and ETH_P_8021AD instead of 802.1Q."""
 
@@ -75,8 +75,9 @@ class VfVlan:
     def __post_init__(self) -> None:
         """Raise ValueError if a number is out of range."""
         if not 0 <= self.id <= MAX_VLAN or not 0 <= self.qos <= MAX_QOS:
-            msg = f"VLAN {self.id} with priority {self.qos}: a VLAN is 0 to {MAX_VLAN}, a priority 0 to {MAX_QOS}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"VLAN {self.id} with priority {self.qos}: a VLAN is 0 to {MAX_VLAN}, a priority 0 to {MAX_QOS}"
+            )
 
 
 class VfChange(NamedTuple):
@@ -94,7 +95,7 @@ class VfChange(NamedTuple):
 
 
 class VfListing(NamedTuple):
-    """VFs of an interface: how many the device has, and those that the driver reports."""
+    """VFs of an interface: their number, and the VFs that the driver reports."""
 
     count: int  # type: ignore[assignment] # the field hides a method of tuple
     vfs: tuple[Vf, ...]
@@ -107,12 +108,8 @@ def build_vfs_request(name: str) -> Message:
 
 
 def get_vfs(sock: Socket, name: str) -> VfListing:
-    """Return the VFs of an interface, none if it is not a PF; RequestError (ENODEV) if it does not exist."""
-    replies = sock.request(build_vfs_request(name))
-    if len(replies) != 1:
-        msg = f"{len(replies)} replies to a request for one interface"
-        raise MalformedError(msg)
-    return parse_vfs(replies[0].body)
+    """Return the VFs of an interface; empty if it is not a PF. Raises RequestError (ENODEV) if it does not exist."""
+    return parse_vfs(sock.request_one(build_vfs_request(name)))
 
 
 def parse_vfs(body: bytes | memoryview) -> VfListing:
@@ -132,8 +129,7 @@ def parse_vfs(body: bytes | memoryview) -> VfListing:
 
 def _parse_vf(attributes: dict[int, memoryview], mac_length: int) -> Vf:
     if IFLA_VF_MAC not in attributes:
-        msg = "an IFLA_VF_INFO without IFLA_VF_MAC"
-        raise MalformedError(msg)
+        raise MalformedError("an IFLA_VF_INFO without IFLA_VF_MAC")
     mac = attributes[IFLA_VF_MAC]
     index, *_ = unpack_exact(_MAC, mac, "IFLA_VF_MAC")
     vlan = _parse_vlan(attributes)
@@ -155,7 +151,7 @@ def _parse_vf(attributes: dict[int, memoryview], mac_length: int) -> Vf:
 
 
 def _parse_vlan(attributes: dict[int, memoryview]) -> VfVlan:
-    """Return the VLAN of IFLA_VF_VLAN_LIST, which has the protocol; else that of the older IFLA_VF_VLAN."""
+    """Return the VLAN in IFLA_VF_VLAN_LIST, which has the protocol, else the VLAN in the older IFLA_VF_VLAN."""
     for attribute_type, value in codec.iter_attributes(attributes.get(IFLA_VF_VLAN_LIST, b"")):
         if attribute_type == IFLA_VF_VLAN_INFO:
             _, vlan, qos, _ = unpack_exact(_VLAN_INFO, value, "IFLA_VF_VLAN_INFO")
@@ -203,7 +199,7 @@ def _parse_guid_attribute(attributes: dict[int, memoryview], attribute_type: int
     )
 
 
-def set_vf(pf_index: int, vf: int, change: VfChange) -> Message:
+def build_set_vf(pf_index: int, vf: int, change: VfChange) -> Message:
     """Return the message that changes a VF of the PF with index `pf_index`.
 
     Raises ValueError for a number out of range or a malformed GUID.
@@ -232,7 +228,7 @@ def _pack_settings(vf: int, change: VfChange) -> Iterator[bytes]:
 
 
 def _pack_vlan(vf: int, vlan: VfVlan) -> bytes:
-    """Return the older IFLA_VF_VLAN where it suffices, as ip(8) does: some drivers refuse a protocol."""
+    """Return the older IFLA_VF_VLAN where it suffices, as ip(8) does: some drivers reject a protocol."""
     numbers = _VLAN.pack(vf, vlan.id, vlan.qos)
     if vlan.protocol == ETH_P_8021Q:
         return codec.pack_attribute(IFLA_VF_VLAN, numbers)
@@ -243,16 +239,14 @@ def _pack_vlan(vf: int, vlan: VfVlan) -> bytes:
 def _parse_address(mac: str) -> bytes:
     address = parse_mac(mac)
     if len(address) > MAX_ADDR_LEN:
-        msg = f"an address of {len(address)} bytes: at most {MAX_ADDR_LEN}"
-        raise ValueError(msg)
+        raise ValueError(f"an address of {len(address)} bytes: at most {MAX_ADDR_LEN}")
     return address
 
 
 def _check_rates(rates: tuple[int, int]) -> tuple[int, int]:
     lowest, highest = rates
     if not 0 <= lowest < _UNSET or not 0 <= highest < _UNSET or 0 < highest < lowest:
-        msg = (
+        raise ValueError(
             f"rates {lowest} to {highest} Mbit/s: the minimum is 0 or more, the maximum is 0 (no limit) or not below it"
         )
-        raise ValueError(msg)
     return rates

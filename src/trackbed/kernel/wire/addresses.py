@@ -10,12 +10,12 @@ _LINK_LOCAL, _HOST_BITS = 0xFE80 >> 6, 118  # RFC 4291, section 2.5.6: the first
 
 
 def format_address(family: int, address: int) -> str:
-    """Return an address as dotted quad, or as RFC 5952 writes it."""
+    """Return an address as text: a dotted quad for IPv4, the form of RFC 5952 for IPv6."""
     return socket.inet_ntop(family, address.to_bytes(_BYTES[socket.AddressFamily(family)], "big"))
 
 
 def parse_address(family: int, text: str) -> int:
-    """Return the int of an address that a socket call returned, ignoring its zone ("%eth0")."""
+    """Return an address from a socket call as an int; its zone ("%eth0") is ignored."""
     return int.from_bytes(socket.inet_pton(family, text.partition("%")[0]), "big")
 
 

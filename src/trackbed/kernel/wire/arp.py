@@ -8,9 +8,11 @@
     prober.close()                    # waits for an RCU grace period; run it in a thread of an event loop
 
 A conflict (RFC 5227, section 2.1.1) is an ARP packet from a foreign MAC address that either has a claimed address as
-its sender (a reply, a request, an announcement) or probes for it (sender 0.0.0.0), because another host is about to
-take it too.
+its sender (a reply, a request, an announcement) or probes for it (sender 0.0.0.0): another host is about to use the
+address as well.
 """
+
+from __future__ import annotations
 
 import socket
 import struct
@@ -22,7 +24,14 @@ from typing import Self
 
 from trackbed.kernel.wire.errors import MalformedFrame
 from trackbed.kernel.wire.netns_sockets import Netns
-from trackbed.kernel.wire.packets import Frame, open_packets, read_mac, receive_pending, receive_until, send_frame
+from trackbed.kernel.wire.packets import (
+    Frame,
+    open_packets,
+    read_mac,
+    receive_frames_until,
+    receive_pending_frames,
+    send_frame,
+)
 
 REQUEST = 1  # RFC 826: ares_op$REQUEST
 REPLY = 2  # RFC 826: ares_op$REPLY
@@ -32,6 +41,8 @@ _ETHERNET, _IPV4 = 1, 0x0800  # ar_hrd and ar_pro
 _PACKET = struct.Struct("!HHBBH6sI6sI")
 _BROADCAST = b"\xff" * 6
 _NOBODY = b"\0" * 6
+_MAX_CONFLICTS = 16
+"""Stations that are recorded for one claim: anyone on the segment can send in the name of any number."""
 _SETTLE_SECONDS = 0.05  # a second reply in one segment is at most a few milliseconds late
 
 
@@ -133,12 +144,12 @@ class Prober:
         return tuple(unsent)
 
     def fileno(self) -> int:
-        """Return the descriptor that becomes readable when `receive` has something to do."""
+        """Return the descriptor, which becomes readable when packets have arrived for `receive`."""
         return self._packets.fileno()
 
     def receive(self) -> None:
-        """Process the packets that have arrived, without waiting."""
-        for frame in receive_pending(self._packets):
+        """Process the packets that have arrived, without waiting, and record conflicts."""
+        for frame in receive_pending_frames(self._packets):
             self._record_conflict(frame.ifindex, frame.payload)
 
     def close(self) -> None:
@@ -151,8 +162,11 @@ class Prober:
         except MalformedFrame:  # a malformed packet claims no address
             return
         contested = packet.sender or (packet.target if packet.operation == REQUEST else 0)
-        if (ifindex, contested) in self._claimed and packet.sender_mac not in self._own_macs:
-            self._conflicts.add(AddressConflict(ifindex, contested, packet.sender_mac))
+        claim = ifindex, contested
+        if claim not in self._claimed or packet.sender_mac in self._own_macs:
+            return
+        if sum((conflict.ifindex, conflict.address) == claim for conflict in self._conflicts) < _MAX_CONFLICTS:
+            self._conflicts.add(AddressConflict(*claim, packet.sender_mac))
 
 
 def resolve(
@@ -172,23 +186,23 @@ def resolve(
         mac = read_mac(packets, ifindex)
         for target in answers:
             send_frame(packets, ifindex, _ETHERTYPE, _BROADCAST, pack(ArpPacket(REQUEST, mac, source, _NOBODY, target)))
-        _collect_answers(packets, ifindex, answers, timeout_seconds)
+        _collect_replies(packets, ifindex, answers, timeout_seconds)
     return {target: frozenset(macs) for target, macs in answers.items()}
 
 
-def _collect_answers(
+def _collect_replies(
     packets: socket.socket, ifindex: int, answers: dict[int, set[bytes]], timeout_seconds: float
 ) -> None:
     deadline = time.monotonic() + timeout_seconds
-    for frame in receive_until(packets, timeout_seconds):
-        _record_answer(frame, ifindex, answers)
+    for frame in receive_frames_until(packets, timeout_seconds):
+        _record_reply(frame, ifindex, answers)
         if all(answers.values()):
             break
-    for frame in receive_until(packets, min(_SETTLE_SECONDS, deadline - time.monotonic())):
-        _record_answer(frame, ifindex, answers)
+    for frame in receive_frames_until(packets, min(_SETTLE_SECONDS, deadline - time.monotonic())):
+        _record_reply(frame, ifindex, answers)
 
 
-def _record_answer(frame: Frame, ifindex: int, answers: dict[int, set[bytes]]) -> None:
+def _record_reply(frame: Frame, ifindex: int, answers: dict[int, set[bytes]]) -> None:
     try:
         packet = parse(frame.payload)
     except MalformedFrame:  # as in _record_conflict

@@ -5,6 +5,8 @@ the error queue (IP_RECVERR, ip(7)), errors about the ping's own packet, so no r
 is a raw socket if the process may open one (CAP_NET_RAW), else a ping socket, if net.ipv4.ping_group_range allows it.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import secrets
@@ -23,13 +25,13 @@ from trackbed.kernel.wire.errors import NotPermitted
 from trackbed.kernel.wire.netns_sockets import Netns, open_socket
 
 Outcome = Literal["answered", "silent", "too-large", "unreachable", "expired"]
-"""too-large: the packet does not fit and must not be fragmented; expired: its TTL reached 0 on the path."""
+"""too-large: the packet exceeds an MTU and must not be fragmented; expired: its TTL reached 0 on the path."""
 
 _HEADER = struct.Struct("!BBHHH")  # type, code, checksum, identifier, sequence number
 _SEQUENCE = 1
 _SEND_TRIES = 2  # the first may fail with a pending error of another ping
 _IDENTIFIERS = 1 << 16
-_FIRST_TTLS = (64, 128, 255)  # initial TTLs of Linux, Windows and routers
+_INITIAL_TTLS = (64, 128, 255)  # initial TTLs of Linux, Windows and routers
 
 # include/uapi/linux/{in,in6,icmp,icmpv6,errqueue}.h; the socket module of Python 3.11 lacks some constants
 _IP_TTL, _IP_MTU_DISCOVER, _IP_RECVERR, _IP_RECVTTL, _PROBE_MTU = 2, 10, 11, 12, 3
@@ -93,9 +95,9 @@ class Ping:
     target: int
     family: int = socket.AF_INET
     device: str = ""
-    """Outgoing interface, whatever the routes are; empty: as routed."""
+    """Outgoing interface, which overrides the routes; empty: the kernel routes the packet."""
     payload_bytes: int = 56
-    """Follows the 8 bytes of ICMP header and the 20 (IPv6: 40) of IP."""
+    """Bytes of payload after the ICMP header (8 bytes) and the IP header (20 bytes, IPv6: 40)."""
     dont_fragment: bool = False
     """Neither this host nor a router may fragment the packet, and the cached path MTU is ignored."""
     hop_limit: int = 64
@@ -105,7 +107,7 @@ class Ping:
 
 @dataclass(frozen=True, slots=True)
 class PingResult:
-    """Result of a ping."""
+    """Result of one ping."""
 
     ping: Ping
     outcome: Outcome
@@ -117,7 +119,7 @@ class PingResult:
     reported_by: int | None = None
     """Address of the router or host that sent an ICMP error; None: this host's own kernel."""
     reason: str = ""
-    """Text of errno for an outcome other than answered and silent."""
+    """Text of the errno; empty for the outcomes answered and silent."""
 
 
 @dataclass(slots=True)
@@ -133,7 +135,7 @@ class _PendingPing:
 
 
 def ping(netns: Netns, pings: Sequence[Ping], timeout_seconds: float) -> tuple[PingResult, ...]:
-    """Send all pings from `netns` at once; return when each has a result, or after `timeout_seconds`.
+    """Send all pings from `netns` at once. Return when each ping has a result, or after `timeout_seconds`.
 
     Holds one descriptor for each ping until then.
 
@@ -145,7 +147,7 @@ def ping(netns: Netns, pings: Sequence[Ping], timeout_seconds: float) -> tuple[P
         selector = stack.enter_context(selectors.DefaultSelector())
         for index, request in enumerate(pings):
             flight = _open_pending(netns, request, stack)
-            ended = _send(flight)
+            ended = _send_ping(flight)
             if ended:
                 results[index] = ended
             else:
@@ -181,8 +183,8 @@ def _open_pending(netns: Netns, request: Ping, stack: ExitStack) -> _PendingPing
     return _PendingPing(request, protocol, icmp_socket, raw, identifier=secrets.randbelow(_IDENTIFIERS))
 
 
-def _send(pending: _PendingPing) -> PingResult | None:
-    """Send a ping; return its result if this host refuses it, else None."""
+def _send_ping(pending: _PendingPing) -> PingResult | None:
+    """Send a ping; return its result if this host refuses to send it, else None."""
     request, icmp_socket = pending.ping, pending.socket
     try:
         if request.device:
@@ -253,7 +255,7 @@ def _count_hops(protocol: _Protocol, ancillary: Sequence[tuple[int, int, bytes]]
     for level, message_type, data in ancillary:
         if (level, message_type) == (protocol.level, protocol.ttl):
             ttl = int.from_bytes(data[:4], sys.byteorder)
-            return next(first for first in _FIRST_TTLS if first >= ttl) - ttl
+            return next(first for first in _INITIAL_TTLS if first >= ttl) - ttl
     return None
 
 

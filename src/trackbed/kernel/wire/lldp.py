@@ -4,6 +4,8 @@ A frame is a list of TLVs: 7 bits of type, 9 bits of length, the value. Chassis 
 in that order; all others are optional. Received frames are untrusted.
 """
 
+from __future__ import annotations
+
 import socket
 import struct
 from collections.abc import Collection, Iterator
@@ -12,9 +14,9 @@ from ipaddress import ip_address
 
 from trackbed.kernel.wire.errors import MalformedFrame
 from trackbed.kernel.wire.netns_sockets import Netns
-from trackbed.kernel.wire.packets import Frame, open_packets, receive_until
+from trackbed.kernel.wire.packets import Frame, open_packets, receive_frames_until
 
-NEAREST_BRIDGE = bytes.fromhex("0180c200000e")  # 802.1AB, table 7-1: no bridge passes it on
+NEAREST_BRIDGE = bytes.fromhex("0180c200000e")  # 802.1AB, table 7-1: no bridge forwards it
 
 _ETHERTYPE = 0x88CC
 _END, _CHASSIS_ID, _PORT_ID, _TIME_TO_LIVE, _PORT_DESCRIPTION, _SYSTEM_NAME = range(6)
@@ -88,8 +90,8 @@ def decode(payload: bytes) -> Advertisement:
             values.setdefault(tlv_type, value)
     vlans = [value[4:] for tlv_type, value in tlvs if tlv_type == _ORGANISATION and value[:4] == _PORT_VLAN_ID]
     return Advertisement(
-        chassis_id=_parse_id(_CHASSIS_ID, tlvs[0][1]),
-        port_id=_parse_id(_PORT_ID, tlvs[1][1]),
+        chassis_id=_parse_id_tlv(_CHASSIS_ID, tlvs[0][1]),
+        port_id=_parse_id_tlv(_PORT_ID, tlvs[1][1]),
         ttl_seconds=_parse_number(tlvs[2][1], "time to live"),
         system_name=_parse_optional_text(values.get(_SYSTEM_NAME)),
         port_description=_parse_optional_text(values.get(_PORT_DESCRIPTION)),
@@ -118,7 +120,7 @@ def subscribe(netns: Netns, ifindexes: Collection[int]) -> socket.socket:
 def collect(packets: socket.socket, ifindexes: Collection[int], timeout_seconds: float) -> Discovery:
     """Read a subscribed socket until each interface has received a valid frame, at most `timeout_seconds`."""
     discovery = Discovery({}, {})
-    for frame in receive_until(packets, timeout_seconds):
+    for frame in receive_frames_until(packets, timeout_seconds):
         if frame.ifindex in ifindexes and frame.ifindex not in discovery.neighbours:
             _record_frame(frame, discovery)
         if len(discovery.neighbours) == len(set(ifindexes)):
@@ -127,7 +129,7 @@ def collect(packets: socket.socket, ifindexes: Collection[int], timeout_seconds:
 
 
 def listen(netns: Netns, ifindexes: Collection[int], timeout_seconds: float) -> Discovery:
-    """Subscribe, collect and close.
+    """Listen for LLDP frames: subscribe, collect, and close the socket.
 
     Stations send every 30 seconds by default (802.1AB, 9.2.5.7): wait a little longer than that.
 
@@ -180,7 +182,7 @@ def _iter_tlvs(payload: bytes) -> Iterator[tuple[int, bytes]]:
         offset += 2 + length
 
 
-def _parse_id(tlv_type: int, value: bytes) -> str:
+def _parse_id_tlv(tlv_type: int, value: bytes) -> str:
     if len(value) < 2:  # noqa: PLR2004 - a subtype and at least one byte of id
         raise MalformedFrame("an LLDP id has a subtype and at least one byte")
     subtype, name = value[0], value[1:]

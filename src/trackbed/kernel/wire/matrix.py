@@ -7,10 +7,16 @@ lost (the return path is broken); not received.
 Each source keeps at most 4 datagrams in flight and starts with the endpoint after itself, so no destination gets more
 than a few at once either: an unresolved neighbour queues 101 packets (unres_qlen) and drops the rest. (Measured with 96
 endpoints: 1 to 16 in flight take the same 0.35 s; 64 lose datagrams.) A datagram without reply for 20 ms no longer
-counts as in flight, so that dead pairs do not delay the others. Unanswered pairs are retried after one third and two
-thirds of the time.
+counts as in flight, so that dead pairs do not delay the others.
+
+There are three rounds. Each asks every unanswered pair, and ends when nothing was sent and nothing arrived for a third
+of the silence that the caller allows. So the time grows with the number of pairs, and every pair is asked unless the
+caller's limit ends the measurement, or an endpoint has no socket.
 """
 
+from __future__ import annotations
+
+import math
 import os
 import selectors
 import socket
@@ -76,9 +82,11 @@ class PairResult:
 
     source: str
     target: str
+    tested: bool
+    """Whether a datagram was handed to the kernel; if not, nothing is known of the pair."""
     answered: bool
     seen_source: int | None
-    """Source address at the receiver; None: it received nothing. Differs from the sender's if it was translated."""
+    """Source address that the receiver saw (None: it received nothing). It differs from the sender's after NAT."""
     arrived_ifindex: int | None
     """Interface of the receiver on which the datagram arrived."""
     hops: int | None
@@ -115,8 +123,13 @@ class _Pair:
     rtt_us: float | None = None
 
 
-def measure(endpoints: Sequence[Endpoint], timeout_seconds: float) -> tuple[PairResult, ...]:
-    """Probe every ordered pair of endpoints of one family; return when all have answered, or after `timeout_seconds`.
+def measure(
+    endpoints: Sequence[Endpoint], silence_seconds: float, limit_seconds: float = math.inf
+) -> tuple[PairResult, ...]:
+    """Probe every ordered pair of endpoints of one family.
+
+    Return when all have answered, or after `silence_seconds` in all without anything sent or received. After
+    `limit_seconds` pairs that were not asked yet are left out (`tested`).
 
     Holds one descriptor for each endpoint. An endpoint whose address is not in its namespace fails its own pairs only,
     with an error.
@@ -124,7 +137,9 @@ def measure(endpoints: Sequence[Endpoint], timeout_seconds: float) -> tuple[Pair
     with ExitStack() as stack:
         stations, errors = _open_stations(endpoints, stack)
         pairs = tuple(_iter_pairs(endpoints, errors))
-        _Exchange(stations, pairs, stack.enter_context(selectors.DefaultSelector())).run(timeout_seconds)
+        _Exchange(stations, pairs, stack.enter_context(selectors.DefaultSelector())).run(
+            silence_seconds / _ROUNDS, time.monotonic() + limit_seconds
+        )
     return tuple(_build_result(endpoints, pair) for pair in pairs)
 
 
@@ -157,7 +172,7 @@ def _iter_pairs(endpoints: Sequence[Endpoint], errors: Mapping[int, str]) -> Ite
 
 
 class _Exchange:
-    """Sends, replies and records until all pairs have answered or the time has passed."""
+    """Sends, replies and records until all pairs have answered or the others stay silent."""
 
     def __init__(
         self, stations: Mapping[int, _Station], pairs: Sequence[_Pair], selector: selectors.BaseSelector
@@ -172,11 +187,11 @@ class _Exchange:
         for index, station in stations.items():
             selector.register(station.socket, selectors.EVENT_READ, index)
 
-    def run(self, timeout_seconds: float) -> None:
-        started = time.monotonic()
-        for round_number in range(1, _ROUNDS + 1):
+    def run(self, quiet_seconds: float, deadline: float) -> None:
+        """Run all rounds; each ends `quiet_seconds` after the last datagram, all of them at the deadline."""
+        for _ in range(_ROUNDS):
             self._queue_unanswered()
-            self._exchange_until(started + timeout_seconds * round_number / _ROUNDS)
+            self._run_round(quiet_seconds, deadline)
 
     def _queue_unanswered(self) -> None:
         for station in self._stations.values():
@@ -184,28 +199,35 @@ class _Exchange:
         for number in sorted(self._unanswered):
             self._stations[self._pairs[number].source].queue.append(number)
 
-    def _exchange_until(self, deadline: float) -> None:
-        while self._unanswered and (left_seconds := deadline - time.monotonic()) > 0:
+    def _run_round(self, quiet_seconds: float, deadline: float) -> None:
+        ends_at = now = time.monotonic()
+        while self._unanswered and now < deadline:
             for station in self._stations.values():
                 self._send_questions(station)
             backlog = any(station.queue for station in self._stations.values())
-            for key, _ in self._selector.select(min(left_seconds, _FLIGHT_SECONDS) if backlog else left_seconds):
-                self._receive(key.data)
+            ready = self._selector.select(_FLIGHT_SECONDS if backlog else max(0.0, ends_at - now))
+            for key, _ in ready:
+                self._receive_datagrams(key.data)
+            now = time.monotonic()
+            if backlog or ready:
+                ends_at = min(now + quiet_seconds, deadline)
+            elif now >= ends_at:
+                return
 
     def _send_questions(self, station: _Station) -> None:
-        while station.in_flight and self._is_settled(station.in_flight[0]):
+        while station.in_flight and self._is_answered_or_expired(station.in_flight[0]):
             station.in_flight.popleft()
         while station.queue and len(station.in_flight) < _IN_FLIGHT:
             number = station.queue.popleft()
             pair = self._pairs[number]
             pair.sent_at = time.monotonic()
-            pair.error = self._send(station, self._stations[pair.target].address, _QUESTION, number)
+            pair.error = self._send_datagram(station, self._stations[pair.target].address, _QUESTION, number)
             station.in_flight.append(number)
 
-    def _is_settled(self, number: int) -> bool:
+    def _is_answered_or_expired(self, number: int) -> bool:
         return number not in self._unanswered or time.monotonic() - self._pairs[number].sent_at > _FLIGHT_SECONDS
 
-    def _send(self, station: _Station, address: SocketAddress, message_type: int, number: int) -> str:
+    def _send_datagram(self, station: _Station, address: SocketAddress, message_type: int, number: int) -> str:
         """Send a datagram; return the error, or an empty text."""
         try:
             station.socket.sendto(_DATAGRAM.pack(self._token, message_type, number), address)
@@ -213,7 +235,7 @@ class _Exchange:
             return f"{station.endpoint.label}: cannot send: {error.strerror}"
         return ""
 
-    def _receive(self, index: int) -> None:
+    def _receive_datagrams(self, index: int) -> None:
         for _ in range(_DATAGRAMS_AT_ONCE):
             try:
                 payload, ancillary, _flags, origin = self._stations[index].socket.recvmsg(
@@ -232,7 +254,7 @@ class _Exchange:
         if message_type == _QUESTION and index == pair.target:
             station = self._stations[index]
             _record_arrival(pair, station.endpoint.family, ancillary, origin)
-            pair.error = self._send(station, origin, _ANSWER, number)
+            pair.error = self._send_datagram(station, origin, _ANSWER, number)
         elif message_type == _ANSWER and index == pair.source and number in self._unanswered:
             self._unanswered.remove(number)
             pair.answered, pair.rtt_us = True, (time.monotonic() - pair.sent_at) * 1e6
@@ -251,6 +273,7 @@ def _build_result(endpoints: Sequence[Endpoint], pair: _Pair) -> PairResult:
     return PairResult(
         source=endpoints[pair.source].label,
         target=endpoints[pair.target].label,
+        tested=pair.sent_at > 0,
         answered=pair.answered,
         seen_source=pair.seen_source,
         arrived_ifindex=pair.arrived_ifindex,

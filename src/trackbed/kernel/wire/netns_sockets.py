@@ -1,15 +1,17 @@
 """Sockets opened inside a network namespace.
 
-A socket belongs to the namespace of its thread at creation time. So only the creation happens inside the namespace, and
+A socket belongs to the namespace that its thread was in at creation. So only the creation happens inside it, and
 one thread can hold sockets of many namespaces.
 """
+
+from __future__ import annotations
 
 import errno
 import socket
 from pathlib import Path
 
 from trackbed.kernel.netlink.netns import enter_netns
-from trackbed.kernel.wire.errors import NotAvailable, NotPermitted
+from trackbed.kernel.wire.errors import NotAvailable, NotPermitted, ProbeError
 
 Netns = Path | int | None
 """A network namespace: mount path, file descriptor, or None for that of the calling thread."""
@@ -32,12 +34,15 @@ def open_socket(netns: Netns, family: int, socket_type: int, protocol: int) -> s
         with enter_netns(netns):
             new_socket = socket.socket(family, socket_type | socket.SOCK_NONBLOCK, protocol)
     except OSError as error:
-        raise _translate_error(error, netns, family, socket_type) from error
-    _widen_receive_buffer(new_socket)
+        translated = _translate_error(error, netns, family, socket_type)
+        if translated is None:
+            raise
+        raise translated from error
+    _enlarge_receive_buffer(new_socket)
     return new_socket
 
 
-def _translate_error(error: OSError, netns: Netns, family: int, socket_type: int) -> Exception:
+def _translate_error(error: OSError, netns: Netns, family: int, socket_type: int) -> ProbeError | None:
     socket_kind = f"a {socket.AddressFamily(family).name} socket of kind {socket.SocketKind(socket_type).name}"
     namespace = "this network namespace" if netns is None else f"network namespace {netns}"
     if error.errno in _REFUSED:
@@ -46,10 +51,10 @@ def _translate_error(error: OSError, netns: Netns, family: int, socket_type: int
         )
     if error.errno in _UNKNOWN:
         return NotAvailable(f"this kernel offers no {socket_kind[2:]}: {error.strerror}")
-    return error
+    return None
 
 
-def _widen_receive_buffer(new_socket: socket.socket) -> None:
+def _enlarge_receive_buffer(new_socket: socket.socket) -> None:
     try:
         new_socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER_BYTES)
     except PermissionError:  # without CAP_NET_ADMIN the limit is net.core.rmem_max

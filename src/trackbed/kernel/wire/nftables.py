@@ -5,6 +5,8 @@ It is read through NETLINK_NETFILTER (include/uapi/linux/netfilter/nf_tables.h),
 module creates: a chain that drops everything.
 """
 
+from __future__ import annotations
+
 import errno
 import socket
 import struct
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from trackbed.kernel.netlink import codec
-from trackbed.kernel.netlink.codec import Message, Received
+from trackbed.kernel.netlink.codec import Message, ReceivedMessage
 from trackbed.kernel.netlink.sockets import (
     NETLINK_NETFILTER,
     BatchError,
@@ -121,12 +123,12 @@ def build_message(message_type: int, family: int, *attributes: bytes, flags: int
     return Message(_SUBSYSTEM << 8 | message_type, flags, _GENERIC.pack(family, 0, 0) + b"".join(attributes))
 
 
-def _identify_chain(received: Received) -> tuple[int, str, str]:
+def _identify_chain(received: ReceivedMessage) -> tuple[int, str, str]:
     attributes = codec.parse_attributes(received.body, _GENERIC.size)
     return received.body[0], codec.as_text(attributes.get(_RULE_TABLE)), codec.as_text(attributes.get(_RULE_CHAIN))
 
 
-def _iter_base_chains(chains: Sequence[Received], rules: Counter[tuple[int, str, str]]) -> Iterator[BaseChain]:
+def _iter_base_chains(chains: Sequence[ReceivedMessage], rules: Counter[tuple[int, str, str]]) -> Iterator[BaseChain]:
     for received in chains:
         attributes = codec.parse_attributes(received.body, _GENERIC.size)
         if _CHAIN_HOOK not in attributes:  # not a base chain
@@ -139,9 +141,9 @@ def _iter_base_chains(chains: Sequence[Received], rules: Counter[tuple[int, str,
             table=table,
             name=name,
             kind=codec.as_text(attributes.get(_CHAIN_TYPE)),
-            hook=_name_value(_HOOKS.get(family, _IP_HOOKS), _parse_number(hook_attributes.get(_HOOK_NUMBER))),
+            hook=_get_value_name(_HOOKS.get(family, _IP_HOOKS), _parse_number(hook_attributes.get(_HOOK_NUMBER))),
             priority=_parse_number(hook_attributes.get(_HOOK_PRIORITY)),
-            policy=_name_value(_POLICIES, _parse_number(attributes.get(_CHAIN_POLICY))),
+            policy=_get_value_name(_POLICIES, _parse_number(attributes.get(_CHAIN_POLICY))),
             rules=rules[received.body[0], table, name],
         )
 
@@ -150,14 +152,14 @@ def _parse_number(value: memoryview | None) -> int:
     return 0 if value is None else int.from_bytes(value, "big", signed=True)
 
 
-def _name_value(names: Sequence[str], number: int) -> str:
+def _get_value_name(names: Sequence[str], number: int) -> str:
     return names[number] if 0 <= number < len(names) else str(number)
 
 
 def commit(netns: Netns, messages: Sequence[Message], timeout_seconds: float) -> None:
     """Apply all of `messages` or none, in one nfnetlink batch.
 
-    Socket.send is no help here: it waits for the ACK of the batch's end, which only Linux 6.10 and later send.
+    Socket.send cannot be used here: it waits for the ACK of the batch's end, which only Linux 6.10 and later send.
 
     Raises:
         BatchError: the kernel refused a message; its index counts from 1.
@@ -179,7 +181,7 @@ def commit(netns: Netns, messages: Sequence[Message], timeout_seconds: float) ->
 
 
 def _wait_for_acknowledgement(netlink: socket.socket, batch: Sequence[Message]) -> None:
-    """Return when the last message is acknowledged; BatchError if one is refused, and the kernel rolls all back."""
+    """Wait for the ACK of the last message. Raises BatchError if one is rejected; the kernel then rolls back all."""
     while True:
         for reply in codec.parse_messages(netlink.recv(_REPLY_BYTES)):
             if reply.type != codec.NLMSG_ERROR:
@@ -192,7 +194,7 @@ def _wait_for_acknowledgement(netlink: socket.socket, batch: Sequence[Message]) 
 
 
 def _raise_probe_error(error: OSError | RequestError | BatchError) -> NoReturn:
-    """Raise the probe error that a refusal of the kernel amounts to, else the refusal."""
+    """Raise the kernel's refusal as a probe error if it means one; otherwise raise it unchanged."""
     error_number = error.failures[0].errno if isinstance(error, BatchError) else error.errno
     no_subsystem = isinstance(error, RequestError) and error_number == errno.EINVAL
     if no_subsystem or error_number in _NOT_AVAILABLE:

@@ -27,7 +27,7 @@ _PACKET_OUTGOING = 4  # include/uapi/linux/if_packet.h
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A received frame without its Ethernet header."""
+    """A received frame: its interface, and its payload without the Ethernet header."""
 
     ifindex: int
     source_mac: bytes
@@ -37,7 +37,7 @@ class Frame:
 def open_packets(netns: Netns, ethertype: int) -> socket.socket:
     """Open a non-blocking socket for frames of `ethertype` on all interfaces of `netns`.
 
-    Closing it blocks for up to 20 ms: an event loop does that in a thread.
+    Closing it blocks for up to 20 ms, so an event loop must close it in a thread.
     """
     return open_socket(netns, socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ethertype))
 
@@ -55,11 +55,11 @@ def read_mac(packets: socket.socket, ifindex: int) -> bytes:
 
 
 def send_frame(packets: socket.socket, ifindex: int, ethertype: int, destination_mac: bytes, payload: bytes) -> None:
-    """Send one frame; OSError if the interface has gone (ENODEV) or is down (ENETDOWN)."""
+    """Send one frame. Raises OSError if the interface is gone (ENODEV) or is down (ENETDOWN)."""
     packets.sendto(payload, (read_name(packets, ifindex), ethertype, 0, 0, destination_mac))
 
 
-def receive_pending(packets: socket.socket) -> Iterator[Frame]:
+def receive_pending_frames(packets: socket.socket) -> Iterator[Frame]:
     """Yield the frames that have arrived, without waiting; at most 1024, so that a flood cannot block the caller."""
     for _ in range(_FRAMES_AT_ONCE):
         try:
@@ -73,15 +73,15 @@ def receive_pending(packets: socket.socket) -> Iterator[Frame]:
             continue
 
 
-def receive_until(packets: socket.socket, timeout_seconds: float) -> Iterator[Frame]:
+def receive_frames_until(packets: socket.socket, timeout_seconds: float) -> Iterator[Frame]:
     """Yield frames as they arrive until `timeout_seconds` have passed; the caller may stop earlier."""
     deadline = time.monotonic() + timeout_seconds
     poller = select.poll()  # unlike select(), it accepts descriptors above 1023
     poller.register(packets, select.POLLIN)
     while (left_seconds := deadline - time.monotonic()) > 0:
         if poller.poll(math.ceil(left_seconds * 1000)):
-            yield from receive_pending(packets)
-    yield from receive_pending(packets)
+            yield from receive_pending_frames(packets)
+    yield from receive_pending_frames(packets)
 
 
 def _read_ifindex(packets: socket.socket, name: str) -> int:

@@ -5,12 +5,12 @@ from xml.sax.saxutils import escape, quoteattr
 
 from trackbed.lint.finding import LintProblem
 
-_NOT_XML = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 65534, 65535), "�")
+_INVALID_XML = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 65534, 65535), "�")
 """Characters that XML 1.0 does not allow, not even escaped."""
 
 
 def render_junit(problems: Iterable[LintProblem], files: Iterable[str]) -> str:
-    """Render the report. A file without problems is a suite with one passed test."""
+    """Render a JUnit report. A file without problems is a suite with one passed test."""
     problems_by_file: dict[str, list[LintProblem]] = {file: [] for file in files}
     for problem in problems:
         problems_by_file.setdefault(problem.file, []).append(problem)
@@ -18,10 +18,10 @@ def render_junit(problems: Iterable[LintProblem], files: Iterable[str]) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="trackbed lint">\n{suites}</testsuites>\n'
 
 
-def _render_suite(file: str, group: list[LintProblem]) -> str:
-    failed = [problem for problem in group if problem.severity != "note"]
+def _render_suite(file: str, problems: list[LintProblem]) -> str:
+    failed = [problem for problem in problems if problem.severity != "note"]
     notes = "".join(
-        f"{problem.line}: {problem.message} [{problem.rule}]\n" for problem in group if problem.severity == "note"
+        f"{problem.line}: {problem.message} [{problem.rule}]\n" for problem in problems if problem.severity == "note"
     )
     passed = "" if failed else f'    <testcase classname={_quote_attribute(file)} name="lint"/>\n'
     notes_element = f"    <system-out>{_escape_text(notes)}</system-out>\n" if notes else ""
@@ -38,8 +38,8 @@ def _render_case(problem: LintProblem) -> str:
 
 
 def _quote_attribute(text: str) -> str:
-    return quoteattr(text.translate(_NOT_XML))
+    return quoteattr(text.translate(_INVALID_XML))
 
 
 def _escape_text(text: str) -> str:
-    return escape(text.translate(_NOT_XML))
+    return escape(text.translate(_INVALID_XML))

@@ -1,35 +1,33 @@
-"""Rules of the networks annotation of pods: syntax, interface names, and networks that exclude each other."""
+"""Rules for the networks annotation of pods: syntax, interface names, and networks that exclude each other."""
 
 import json
 import re
 from collections.abc import Iterator
 
-from trackbed.fabric.model.problems import Path
 from trackbed.lint.corpus import Corpus
-from trackbed.lint.document import NETWORKS
+from trackbed.lint.document import INJECT, NETWORKS
 from trackbed.lint.finding import Breach
 from trackbed.lint.pods import PodTemplate
-from trackbed.lint.tree import list_mappings
+from trackbed.lint.tree import enumerate_mappings
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _INTERFACE_BYTES = 15
-"""IFNAMSIZ of linux/if.h less the terminating zero."""
+"""Maximum length of an interface name: IFNAMSIZ of linux/if.h without the terminating NUL."""
 _RESERVED = {"lo", "eth0"}
-_INJECT = ("cni.spidernet.io/rdma-resource-inject", "cni.spidernet.io/network-resource-inject")
 _DIGITS = re.compile(r"(\d+)")
 
 
 def check_annotation(corpus: Corpus) -> Iterator[Breach]:
-    """Find annotations that Multus rejects or reads differently."""
+    """Find networks annotations that Multus rejects or reads in another way than intended."""
     for pod in corpus.pods:
-        path: Path = (*pod.path, "metadata", "annotations", NETWORKS)
+        path = pod.locate("metadata", "annotations", NETWORKS)
         if pod.annotation and pod.annotation.tree is None:
             yield Breach(
                 "networks-annotation", pod.doc.tree, path, _explain_invalid_json(pod), place=pod.annotation.place
             )
             continue
         if pod.annotation and pod.annotation.tree:
-            for number, item in list_mappings(pod.annotation.tree.value):
+            for number, item in enumerate_mappings(pod.annotation.tree.value):
                 if not isinstance(item.get("name"), str) or not item["name"]:
                     message = f"network {number} has no name"
                     yield Breach("networks-annotation", pod.annotation.tree, (number,), message)
@@ -51,7 +49,7 @@ def _explain_invalid_json(pod: PodTemplate) -> str:
 
 
 def check_interface_names(corpus: Corpus) -> Iterator[Breach]:
-    """Find interface names that the kernel rejects or that are in use."""
+    """Find interface names that the kernel rejects, or that the pod uses already."""
     for pod in corpus.pods:
         names = set(_RESERVED)
         for request in pod.networks:
@@ -68,12 +66,14 @@ def check_interface_names(corpus: Corpus) -> Iterator[Breach]:
 
 
 def check_network_order(corpus: Corpus) -> Iterator[Breach]:
-    """Find networks sorted as text: rail10 before rail2."""
+    """Find networks that are sorted as text, with rail10 before rail2."""
     for pod in corpus.pods:
         names = [request.name for request in pod.networks]
-        if len(names) > 1 and names == sorted(names) and names != sorted(names, key=_make_natural_key):
+        if len(names) > 1 and names == sorted(names) and names != sorted(names, key=_build_natural_sort_key):
             position = next(
-                n for n, (a, b) in enumerate(zip(names, sorted(names, key=_make_natural_key), strict=True)) if a != b
+                n
+                for n, (a, b) in enumerate(zip(names, sorted(names, key=_build_natural_sort_key), strict=True))
+                if a != b
             )
             request = pod.networks[position]
             message = (
@@ -82,12 +82,12 @@ def check_network_order(corpus: Corpus) -> Iterator[Breach]:
             yield Breach("network-order", request.tree, request.path, message)
 
 
-def _make_natural_key(name: str) -> list[tuple[int, str]]:
+def _build_natural_sort_key(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in _DIGITS.split(name)]
 
 
 def check_shared_pools(corpus: Corpus) -> Iterator[Breach]:
-    """Find pods with two networks on the same pool of Spiderpool."""
+    """Find pods that request two networks with the same Spiderpool pool."""
     for pod in corpus.pods:
         networks: dict[str, str] = {}
         for request in pod.networks:
@@ -102,29 +102,30 @@ def check_shared_pools(corpus: Corpus) -> Iterator[Breach]:
 
 
 def check_resources_without_network(corpus: Corpus) -> Iterator[Breach]:
-    """Find pods that request NICs and have no networks annotation."""
+    """Find pods that request NICs but have no networks annotation."""
     known = {network.resource.name.rpartition("/")[2] for network in corpus.networks if network.resource}
     known |= {offer.name for offer in corpus.offers if offer.plugin == "sriov"}
     for pod in corpus.pods:
-        if NETWORKS in pod.get_annotations() or any(name in pod.get_annotations() for name in _INJECT):
+        if NETWORKS in pod.get_annotations() or any(name in pod.get_annotations() for name in INJECT):
             continue
-        for request in pod.list_nics():
+        for request in pod.list_nic_requests():
             if request.name.rpartition("/")[2] in known:
                 message = f"the pod asks for {request.name} but has no annotation {NETWORKS}"
                 yield Breach("resource-without-network", pod.doc.tree, request.path, message, key=True)
 
 
 def check_injection(corpus: Corpus) -> Iterator[Breach]:
-    """Find pods with Spiderpool's injection and a networks annotation, or with an unknown group."""
+    """Find pods that have both Spiderpool's injection and a networks annotation, or name an unknown injection group."""
     groups = {
-        group
-        for doc in corpus.select("SpiderMultusConfig")
-        for group in _list_groups(doc.get("metadata", "annotations"))
+        (name, group)
+        for doc in corpus.select_kinds("SpiderMultusConfig")
+        for name, group in doc.get_mapping("metadata", "annotations").items()
+        if name in INJECT and isinstance(group, str)
     }
     for pod in corpus.pods:
-        for name in _INJECT:
+        for name in INJECT:
             group = pod.get_annotations().get(name)
-            path: Path = (*pod.path, "metadata", "annotations")
+            path = pod.locate("metadata", "annotations")
             if not isinstance(group, str):
                 continue
             if NETWORKS in pod.get_annotations():
@@ -133,11 +134,6 @@ def check_injection(corpus: Corpus) -> Iterator[Breach]:
             if groups and (name, group) not in groups:
                 message = f"no SpiderMultusConfig of the input has {name}: {json.dumps(group)}"
                 yield Breach("inject-group-unknown", pod.doc.tree, (*path, name), message)
-
-
-def _list_groups(annotations: object) -> Iterator[tuple[str, object]]:
-    if isinstance(annotations, dict):
-        yield from ((name, annotations[name]) for name in _INJECT if isinstance(annotations.get(name), str))
 
 
 CHECKS = (

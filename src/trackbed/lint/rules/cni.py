@@ -1,4 +1,4 @@
-"""Rules of CNI configurations and of JSON texts."""
+"""Rules for CNI configurations and for JSON texts."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from trackbed.lint.corpus import Corpus
 from trackbed.lint.document import NETWORKS, Document
 from trackbed.lint.finding import Breach, Edit
 from trackbed.lint.networks import SPIDER_BLOCKS, Network
-from trackbed.lint.tree import Tree, dig, list_mappings, list_texts
+from trackbed.lint.tree import Tree, dig, enumerate_mappings, enumerate_texts
 
 _VERSIONS = {"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 _DEVICE_TYPES = {"sriov", "ib-sriov"}
@@ -17,7 +17,7 @@ _VLAN_MAX = 4094
 
 
 def check_json(corpus: Corpus) -> Iterator[Breach]:
-    """Find texts that must be JSON and are not."""
+    """Find texts that must be JSON but are not."""
     fields = [field for doc in corpus.documents for field in doc.json.values()]
     fields += [pod.annotation for pod in corpus.pods if pod.annotation and pod.annotation.commas]
     for field in fields:
@@ -32,8 +32,8 @@ def check_json(corpus: Corpus) -> Iterator[Breach]:
 
 
 def check_configuration(corpus: Corpus) -> Iterator[Breach]:
-    """Find CNI configurations of NetworkAttachmentDefinitions without type, name or a known version."""
-    for doc in corpus.select("NetworkAttachmentDefinition"):
+    """Find CNI configurations of NetworkAttachmentDefinitions that lack a type, a name or a known version."""
+    for doc in corpus.select_kinds("NetworkAttachmentDefinition"):
         conf = doc.get_json("spec", "config")
         if conf is None or not isinstance(conf.value, dict):
             continue
@@ -48,9 +48,9 @@ def check_configuration(corpus: Corpus) -> Iterator[Breach]:
             yield Breach("cni-version", conf, () if version is None else ("cniVersion",), f"cniVersion {reason}")
 
 
-def check_resources(corpus: Corpus) -> Iterator[Breach]:
-    """Find networks that need a device and name no resource."""
-    claimed = set(_find_claimed_networks(corpus))
+def check_missing_resources(corpus: Corpus) -> Iterator[Breach]:
+    """Find networks that need a device but name no resource."""
+    claimed = set(_iter_claimed_network_names(corpus))
     for network in corpus.networks:
         is_spider = network.doc.kind == "SpiderMultusConfig"
         is_definition = network.doc.kind == "NetworkAttachmentDefinition"
@@ -64,27 +64,35 @@ def check_resources(corpus: Corpus) -> Iterator[Breach]:
             yield Breach("network-without-resource", network.doc.tree, path, message, key=True)
 
 
-def _find_claimed_networks(corpus: Corpus) -> Iterator[str]:
-    """Yield the networks that the SR-IOV DRA driver attaches; it provides the device itself."""
-    claims = [doc.get_mapping("spec") for doc in corpus.select("ResourceClaim")]
-    claims += [doc.get_mapping("spec", "spec") for doc in corpus.select("ResourceClaimTemplate")]
-    claims += [doc.get_mapping("spec") for doc in corpus.select("DeviceClass")]
+def check_claimed_networks(corpus: Corpus) -> Iterator[Breach]:
+    """Find lists of CNI plugins that the SR-IOV DRA driver should run; those with a resource are for Multus."""
+    claimed = set(_iter_claimed_network_names(corpus))
+    for network in corpus.networks if claimed else ():
+        conf = network.doc.get_json("spec", "config") if network.doc.kind == "NetworkAttachmentDefinition" else None
+        if conf and network.name in claimed and not network.resource and isinstance(conf.get("plugins"), list):
+            message = f"a claim names {network.doc.title}, and the SR-IOV DRA driver runs no list of plugins"
+            yield Breach("claimed-network-list", conf, ("plugins",), message, key=True)
+
+
+def _iter_claimed_network_names(corpus: Corpus) -> Iterator[str]:
+    """Yield the names of networks that the SR-IOV DRA driver attaches; the driver provides their devices."""
+    claims = [doc.get_mapping("spec") for doc in corpus.select_kinds("ResourceClaim")]
+    claims += [doc.get_mapping("spec", "spec") for doc in corpus.select_kinds("ResourceClaimTemplate")]
+    claims += [doc.get_mapping("spec") for doc in corpus.select_kinds("DeviceClass")]
     for claim in claims:
-        for _, config in list_mappings(dig(claim, "devices", "config") or claim.get("config")):
+        for _, config in enumerate_mappings(dig(claim, "devices", "config") or claim.get("config")):
             name = dig(config, "opaque", "parameters", "netAttachDefName")
             if isinstance(name, str):
                 yield name
 
 
 def check_rdma_mode(corpus: Corpus) -> Iterator[Breach]:
-    """Find objects that need the exclusive RDMA mode while others need the shared one."""
-    exclusive = [breach for network in corpus.networks for breach in _find_exclusive_mode(network)]
-    pools = [doc for doc in corpus.select("SriovNetworkPoolConfig") if doc.get("spec", "rdmaMode") == "exclusive"]
-    exclusive += [Breach("rdma-mode-conflict", doc.tree, ("spec", "rdmaMode"), "") for doc in pools]
+    """Find objects that need the exclusive RDMA mode while others need the shared mode."""
+    exclusive = _list_exclusive_mode_uses(corpus)
     shared = [
         breach
-        for doc in corpus.select("NicClusterPolicy", "SriovNetworkPoolConfig")
-        for breach in _find_shared_mode(doc)
+        for doc in corpus.select_kinds("NicClusterPolicy", "SriovNetworkPoolConfig")
+        for breach in _iter_shared_mode_uses(doc)
     ]
     if exclusive and shared:
         place = shared[0].tree.find_place(shared[0].path, key=True)
@@ -92,7 +100,24 @@ def check_rdma_mode(corpus: Corpus) -> Iterator[Breach]:
         yield from (breach._replace(message=message) for breach in exclusive)
 
 
-def _find_exclusive_mode(network: Network) -> Iterator[Breach]:
+def check_host_devices(corpus: Corpus) -> Iterator[Breach]:
+    """Find networks that move a port into the pod without its RDMA device, in the exclusive RDMA mode."""
+    uses = _list_exclusive_mode_uses(corpus)
+    for network in corpus.networks if uses else ():
+        if network.type != "host-device" or any(plugin.get("type") == "rdma" for plugin in network.plugins):
+            continue
+        place = uses[0].tree.find_place(uses[0].path, key=True)
+        message = f"host-device moves no RDMA device, and {place.file}:{place.line} makes the RDMA subsystem exclusive"
+        yield Breach("host-device-without-rdma", network.doc.tree, ("kind",), message)
+
+
+def _list_exclusive_mode_uses(corpus: Corpus) -> list[Breach]:
+    uses = [breach for network in corpus.networks for breach in _iter_exclusive_mode_uses(network)]
+    pools = [doc for doc in corpus.select_kinds("SriovNetworkPoolConfig") if doc.get("spec", "rdmaMode") == "exclusive"]
+    return uses + [Breach("rdma-mode-conflict", doc.tree, ("spec", "rdmaMode"), "") for doc in pools]
+
+
+def _iter_exclusive_mode_uses(network: Network) -> Iterator[Breach]:
     for plugin in network.plugins:
         if plugin.get("type") == "rdma":
             yield Breach("rdma-mode-conflict", plugin, ("type",), "")
@@ -101,7 +126,7 @@ def _find_exclusive_mode(network: Network) -> Iterator[Breach]:
             yield Breach("rdma-mode-conflict", network.doc.tree, ("spec", block, "rdmaIsolation"), "")
 
 
-def _find_shared_mode(doc: Document) -> Iterator[Breach]:
+def _iter_shared_mode_uses(doc: Document) -> Iterator[Breach]:
     if doc.kind == "NicClusterPolicy" and doc.get("spec", "rdmaSharedDevicePlugin") is not None:
         yield Breach("rdma-mode-conflict", doc.tree, ("spec", "rdmaSharedDevicePlugin"), "")
     if doc.get("spec", "rdmaMode") == "shared":
@@ -113,8 +138,9 @@ def check_link_types(corpus: Corpus) -> Iterator[Breach]:
     policies = {offer.name: offer.doc for offer in corpus.offers if offer.doc.kind == "SriovNetworkNodePolicy"}
     for network in corpus.networks:
         types = [plugin.get("type") for plugin in network.plugins]
-        if "ib-sriov" in types and "rdma" in types:
-            message = "ib-sriov moves the RDMA device itself (rdmaIsolation)"
+        isolating = any(plugin.get("rdmaIsolation") is True for plugin in network.plugins)
+        if "ib-sriov" in types and "rdma" in types and isolating:
+            message = "rdmaIsolation is true, so ib-sriov moves the RDMA device itself"
             yield Breach("rdma-after-ib-sriov", network.plugins[types.index("rdma")], ("type",), message)
         if network.type in {"macvlan", "ipvlan", "vlan"}:
             yield from _check_masters(network)
@@ -129,7 +155,7 @@ def check_link_types(corpus: Corpus) -> Iterator[Breach]:
 def _check_masters(network: Network) -> Iterator[Breach]:
     tree = network.doc.tree
     places: list[tuple[Tree, Path]] = [(plugin, ("master",)) for plugin in network.plugins[:1]]
-    masters = list_texts(tree.get("spec", network.type, "master"))
+    masters = enumerate_texts(tree.get("spec", network.type, "master"))
     places += [(tree, ("spec", "master")), *((tree, ("spec", network.type, "master", number)) for number, _ in masters)]
     for source, path in places:
         name = source.get(*path)
@@ -139,7 +165,7 @@ def _check_masters(network: Network) -> Iterator[Breach]:
 
 
 def check_mtu(corpus: Corpus) -> Iterator[Breach]:
-    """Find MTUs above the port's, and MTUs without effect."""
+    """Find MTUs above the MTU of the port, and MTUs that have no effect."""
     policies = {offer.name: offer.doc for offer in corpus.offers if offer.doc.kind == "SriovNetworkNodePolicy"}
     for network in corpus.networks:
         policy = policies.get(network.resource.name.rpartition("/")[2]) if network.resource else None
@@ -158,7 +184,7 @@ def check_mtu(corpus: Corpus) -> Iterator[Breach]:
 
 
 def check_vlans(corpus: Corpus) -> Iterator[Breach]:
-    """Find VLAN IDs out of range, and VLAN options without a VLAN."""
+    """Find VLAN IDs that are out of range, and VLAN options without a VLAN."""
     for network in corpus.networks:
         for plugin in network.plugins:
             vlan_id = plugin.get("vlan")
@@ -171,4 +197,14 @@ def check_vlans(corpus: Corpus) -> Iterator[Breach]:
             yield Breach("vlan-qos-without-vlan", doc.tree, ("spec", "vlanQoS"), "vlanQoS has no VLAN to mark")
 
 
-CHECKS = (check_json, check_configuration, check_resources, check_rdma_mode, check_link_types, check_mtu, check_vlans)
+CHECKS = (
+    check_json,
+    check_configuration,
+    check_missing_resources,
+    check_claimed_networks,
+    check_rdma_mode,
+    check_host_devices,
+    check_link_types,
+    check_mtu,
+    check_vlans,
+)

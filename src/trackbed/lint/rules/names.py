@@ -1,4 +1,4 @@
-"""Rules of references: pools, networks and resources that one object defines and another names."""
+"""Rules for references: pools, networks and resources that one object defines and another names."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -10,14 +10,16 @@ from trackbed.lint.finding import Breach
 from trackbed.lint.networks import Network, PoolUse
 from trackbed.lint.offers import Offer
 from trackbed.lint.pods import NetworkRequest, PodTemplate
-from trackbed.lint.schemas.check import suggest
+from trackbed.lint.schemas.check import suggest_name
 
 _POOL_KINDS = {"SpiderIPPool": "spider", "IPPool": "nv-ippool", "CIDRPool": "nv-cidrpool"}
 _OTHER_FAMILY = {"nv-ippool": "nv-cidrpool", "nv-cidrpool": "nv-ippool"}
 _KINDS = {"spider": "SpiderIPPool", "nv-ippool": "IPPool", "nv-cidrpool": "CIDRPool"}
-_PLUGIN_NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.]*)?[A-Za-z0-9]")
-"""Names that the SR-IOV network device plugin accepts."""
+_PLUGIN_NAME = re.compile(r"[A-Za-z0-9_-]+")
+"""Names that the SR-IOV network device plugin accepts (validResourceName of its pkg/resources, since v3.6.0)."""
 _NAME_LIMIT = 63
+_INJECTED_KINDS = {"SriovNetwork", "SriovIBNetwork"}
+"""Networks of the SR-IOV operator."""
 WITHOUT_DEVICE = {"ovs", "macvlan", "ipvlan", "vlan", "ipoib"}
 """CNI types that do not move a device into the pod."""
 
@@ -25,14 +27,14 @@ WITHOUT_DEVICE = {"ovs", "macvlan", "ipvlan", "vlan", "ipoib"}
 def _index_pools(corpus: Corpus) -> dict[str, dict[str, Document]]:
     pools: dict[str, dict[str, Document]] = {family: {} for family in _KINDS}
     for kind, family in _POOL_KINDS.items():
-        for doc in corpus.select(kind):
+        for doc in corpus.select_kinds(kind):
             if doc.group != "whereabouts.cni.cncf.io":
                 pools[family][doc.name] = doc
     return pools
 
 
 def check_pool_names(corpus: Corpus) -> Iterator[Breach]:
-    """Find references to pools that the input does not define, and pools without references."""
+    """Find references to address pools that the input does not define, and address pools without references."""
     known = _index_pools(corpus)
     uses = [use for network in corpus.networks for use in network.pools]
     for use in uses:
@@ -45,9 +47,9 @@ def check_pool_names(corpus: Corpus) -> Iterator[Breach]:
             )
             yield Breach("pool-type-differs", use.tree, use.path, message)
         elif known[use.family]:
-            message = f"no {_KINDS[use.family]} {use.name!r} is in the input{suggest(use.name, known[use.family])}"
+            message = f"no {_KINDS[use.family]} {use.name!r} is in the input{suggest_name(use.name, known[use.family])}"
             yield Breach("pool-not-defined", use.tree, use.path, message)
-    yield from _report_unused(known, uses)
+    yield from _report_unused_pools(known, uses)
 
 
 def _matches_any(pattern: str, names: Iterable[str]) -> bool:
@@ -56,8 +58,8 @@ def _matches_any(pattern: str, names: Iterable[str]) -> bool:
     return any(char in pattern for char in "*?[") and any(fnmatchcase(name, pattern) for name in names)
 
 
-def _report_unused(known: dict[str, dict[str, Document]], uses: list[PoolUse]) -> Iterator[Breach]:
-    for family, docs in known.items():
+def _report_unused_pools(pools_by_family: dict[str, dict[str, Document]], uses: list[PoolUse]) -> Iterator[Breach]:
+    for family, docs in pools_by_family.items():
         patterns = {use.name for use in uses if use.family == family}
         wildcards = [pattern for pattern in patterns if any(char in pattern for char in "*?[")]
         for name, doc in docs.items() if patterns else ():
@@ -68,10 +70,15 @@ def _report_unused(known: dict[str, dict[str, Document]], uses: list[PoolUse]) -
 
 
 def check_network_names(corpus: Corpus) -> Iterator[Breach]:
-    """Find networks of pods that the input does not define."""
+    """Find networks that pods request but the input does not define.
+
+    Only in folders that define networks, or that use some which are defined elsewhere; others are incomplete.
+    """
     namespaces = {network.name: network.namespace for network in reversed(corpus.networks)}
+    folders = {network.doc.folder for network in corpus.networks}
+    folders |= {pod.doc.folder for pod in corpus.pods if corpus.find_networks(pod)}
     for pod in corpus.pods:
-        for request in pod.networks if corpus.networks else ():
+        for request in pod.networks if pod.doc.folder in folders else ():
             namespace = request.namespace or pod.namespace
             if (namespace, request.name) in corpus.networks_by_name:
                 continue
@@ -79,86 +86,119 @@ def check_network_names(corpus: Corpus) -> Iterator[Breach]:
                 message = f"network {request.name!r} is in namespace {namespaces[request.name]!r}, not in {namespace!r}"
                 yield Breach("network-in-other-namespace", request.tree, request.path, message)
             else:
-                hint = suggest(request.name, (name for name, other in namespaces.items() if other == namespace))
+                hint = suggest_name(request.name, (name for name, other in namespaces.items() if other == namespace))
                 message = f"no network {namespace}/{request.name} is in the input{hint}"
                 yield Breach("network-not-found", request.tree, request.path, message)
 
 
 def check_resource_names(corpus: Corpus) -> Iterator[Breach]:
-    """Find resource names that device plugins reject."""
+    """Find resource names that the SR-IOV device plugin rejects."""
     for offer in corpus.offers:
         if offer.plugin != "rdma":
-            yield from _check_name(offer.name, Breach("resource-name-invalid", offer.tree, offer.path, ""))
+            yield from _check_resource_name(offer.name, Breach("resource-name-invalid", offer.tree, offer.path, ""))
     for network in corpus.networks:
         if network.doc.kind == "HostDeviceNetwork" and network.resource:
             bare = network.resource.name.rpartition("/")[2]
-            yield from _check_name(bare, Breach("resource-name-invalid", network.doc.tree, network.resource.path, ""))
+            yield from _check_resource_name(
+                bare, Breach("resource-name-invalid", network.doc.tree, network.resource.path, "")
+            )
 
 
-def _check_name(name: str, breach: Breach) -> Iterator[Breach]:
-    if not _PLUGIN_NAME.fullmatch(name):
-        hint = f"; write {name.replace('-', '_')!r}" if _PLUGIN_NAME.fullmatch(name.replace("-", "_")) else ""
-        yield breach._replace(message=f"the SR-IOV device plugin does not accept the name {name!r}{hint}")
-    elif len(name) > _NAME_LIMIT:
-        yield breach._replace(message=f"the name {name!r} is {len(name)} characters long; the limit is {_NAME_LIMIT}")
+def _check_resource_name(resource_name: str, template: Breach) -> Iterator[Breach]:
+    if not _PLUGIN_NAME.fullmatch(resource_name):
+        mended = resource_name.replace(".", "-")
+        hint = f"; write {mended!r}" if _PLUGIN_NAME.fullmatch(mended) else ""
+        yield template._replace(message=f"the SR-IOV device plugin does not accept the name {resource_name!r}{hint}")
+    elif len(resource_name) > _NAME_LIMIT:
+        yield template._replace(
+            message=f"the name {resource_name!r} is {len(resource_name)} characters long; the limit is {_NAME_LIMIT}"
+        )
 
 
 def check_resources_advertised(corpus: Corpus) -> Iterator[Breach]:
-    """Find requests for resources that no device plugin of the input advertises."""
-    device = _index_by_name(offer for offer in corpus.offers if offer.plugin != "rdma")
-    shared = _index_by_name(offer for offer in corpus.offers if offer.plugin == "rdma")
+    """Find requests for resources that no device plugin of the input advertises.
+
+    Only in folders that define resources, or that use some which are defined elsewhere; others are incomplete.
+    """
+    folders = _find_folders_with_resources(corpus)
+    device = _index_offers(offer for offer in corpus.offers if offer.plugin != "rdma")
+    shared = _index_offers(offer for offer in corpus.offers if offer.plugin == "rdma")
     reported: set[str] = set()
     for network in corpus.networks:
-        if network.resource and network.type not in WITHOUT_DEVICE and device:
+        is_related = network.doc.folder in folders
+        if network.resource and network.type not in WITHOUT_DEVICE and device and is_related:
             template = Breach("", network.doc.tree, network.resource.path, "")
             for breach in _check_advertised(network.resource.name, device, template):
                 reported.add(network.resource.name)
                 yield breach
-    extended = {doc.get_text("spec", "extendedResourceName") for doc in corpus.select("DeviceClass")}
+    extended = {doc.get_text("spec", "extendedResourceName") for doc in corpus.select_kinds("DeviceClass")}
     for pod in corpus.pods:
-        for request in pod.list_nics():
+        for request in pod.list_nic_requests():
             known = shared if request.name.startswith("rdma/") else device
-            if known and request.name not in reported | extended:
+            if known and pod.doc.folder in folders and request.name not in reported | extended:
                 yield from _check_advertised(request.name, known, Breach("", pod.doc.tree, request.path, "", key=True))
 
 
-def _index_by_name(offers: Iterable[Offer]) -> dict[str, list[Offer]]:
+def _find_folders_with_resources(corpus: Corpus) -> set[str]:
+    """Return the folders with an object that offers, or asks for, a resource that the input offers."""
+    names = {name for offer in corpus.offers for name in (offer.name, *offer.full_names)}
+    folders = {offer.doc.folder for offer in corpus.offers}
+    folders |= {
+        network.doc.folder for network in corpus.networks if network.resource and network.resource.name in names
+    }
+    return folders | {pod.doc.folder for pod in corpus.pods if any(request.name in names for request in pod.resources)}
+
+
+def _index_offers(offers: Iterable[Offer]) -> dict[str, list[Offer]]:
     by_name: dict[str, list[Offer]] = {}
     for offer in offers:
         by_name.setdefault(offer.name, []).append(offer)
     return by_name
 
 
-def _check_advertised(name: str, known: dict[str, list[Offer]], breach: Breach) -> Iterator[Breach]:
-    prefix, _, bare = name.rpartition("/")
-    matches = known.get(bare, [])
+def _check_advertised(resource_name: str, offers_by_name: dict[str, list[Offer]], template: Breach) -> Iterator[Breach]:
+    prefix, _, bare = resource_name.rpartition("/")
+    matches = offers_by_name.get(bare, [])
     if not matches:
-        message = f"nothing in the input advertises resource {name!r}{suggest(bare, known)}"
-        yield breach._replace(rule="resource-not-offered", message=message)
+        message = f"nothing in the input advertises resource {resource_name!r}{suggest_name(bare, offers_by_name)}"
+        yield template._replace(rule="resource-not-offered", message=message)
     elif prefix and all(prefix not in offer.prefixes for offer in matches):
-        right = " or ".join(dict.fromkeys(full for offer in matches for full in offer.names))
-        yield breach._replace(rule="resource-prefix-differs", message=f"resource {name!r} is advertised as {right}")
+        right = " or ".join(dict.fromkeys(full for offer in matches for full in offer.full_names))
+        yield template._replace(
+            rule="resource-prefix-differs", message=f"resource {resource_name!r} is advertised as {right}"
+        )
 
 
 def check_resources_requested(corpus: Corpus) -> Iterator[Breach]:
-    """Find networks whose device a pod requests not at all or too few times."""
+    """Find pods that request the devices of their networks not at all or too few times."""
     for pod in corpus.pods:
+        if pod.get("spec", "resourceClaims"):
+            continue  # a claim may give the devices
         amounts = {request.name: request.amount for request in pod.resources}
-        for name, uses in _collect_needs(corpus, pod).items():
+        for name, uses in _map_needed_devices(corpus, pod).items():
             network, first = uses[0]
             keys = [key for key in amounts if key == name or ("/" not in name and key.rpartition("/")[2] == name)]
-            if not keys:
-                message = (
-                    f"{network.doc.title} needs resource {name!r}, which no container asks for{suggest(name, amounts)}"
-                )
+            if not keys and not _is_injected(corpus, network):
+                hint = suggest_name(name, amounts)
+                message = f"{network.doc.title} needs resource {name!r}, which no container asks for{hint}"
                 yield Breach("network-resource-not-requested", first.tree, first.path, message)
-            elif isinstance(count := amounts[keys[0]], int) and count < len(uses):
+            elif keys and isinstance(count := amounts[keys[0]], int) and count < len(uses):
                 message = f"{len(uses)} networks take one {keys[0]!r} each, but the pod asks for {count}"
                 yield Breach("resource-count", first.tree, first.path, message)
 
 
-def _collect_needs(corpus: Corpus, pod: PodTemplate) -> dict[str, list[tuple[Network, NetworkRequest]]]:
-    """Return, by resource, the networks that need a device and their requests; a repeated request is listed twice."""
+def _is_injected(corpus: Corpus, network: Network) -> bool:
+    """Return whether a webhook adds the request: the SR-IOV operator's injector, which is on by default."""
+    configs = corpus.select_kinds("SriovOperatorConfig")
+    is_off = any(config.get("spec", "enableInjector") is False for config in configs)
+    return (network.doc.kind in _INJECTED_KINDS or bool(configs)) and not is_off
+
+
+def _map_needed_devices(corpus: Corpus, pod: PodTemplate) -> dict[str, list[tuple[Network, NetworkRequest]]]:
+    """Return the networks of a pod that need a device, each with its request, by resource.
+
+    A network that is requested twice occurs twice.
+    """
     needs: dict[str, list[tuple[Network, NetworkRequest]]] = {}
     for request in pod.networks:
         network = corpus.networks_by_name.get((request.namespace or pod.namespace, request.name))

@@ -1,14 +1,14 @@
-"""Rules of NCCL's environment variables (NCCL 2.30) and of options of MPI."""
+"""Rules for the environment variables of NCCL (2.30) and for the options of MPI."""
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from trackbed.fabric.model.problems import Path
+from trackbed.fabric.nccl_images import FIRST_FIT, has_old_nccl
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.finding import Breach, Edit
 from trackbed.lint.pods import PodTemplate
-from trackbed.lint.tree import list_mappings, list_texts
+from trackbed.lint.tree import dig, enumerate_mappings, enumerate_texts
+from trackbed.lint.variables import EnvironmentVariable, iter_variables
 
 _REMOVED = {
     "NCCL_IB_CUDA_SUPPORT": "NCCL_NET_GDR_LEVEL",
@@ -20,37 +20,15 @@ _REMOVED = {
     "NCCL_MIN_NRINGS": "NCCL_MIN_NCHANNELS",
 }
 _RAIL = re.compile(r"net\d+|rail\w*|ib\w*|mlx\w*")
-_DEVICE = re.compile(r"(?!mlx[45]$)\w*\d")
-"""A device name with a number, not only the name of the driver."""
-_NOT_TUNING = {"NCCL_IB_DISABLE"}
+_DEVICE = re.compile(r"(?!mlx[45]$|eth\d+$)\w*\d")
+"""Matches a device name with a number, but neither the bare name of a driver nor eth0, which is no RDMA device."""
+_NO_DEVICE = re.compile(r"eth\d+|lo|none")
 _LEVELS = ("NCCL_NET_GDR_LEVEL", "NCCL_P2P_LEVEL")
 
 
-class _Variable(NamedTuple):
-    """An environment variable of a container, with the path of its value."""
-
-    pod: PodTemplate
-    name: str
-    value: str
-    path: Path
-
-    def report(self, rule: str, message: str, edit: Edit | None = None) -> Breach:
-        """Return a breach at the variable's value."""
-        return Breach(rule, self.pod.doc.tree, self.path, message, edit=edit)
-
-
-def _list_variables(corpus: Corpus) -> Iterator[_Variable]:
-    for pod in corpus.pods:
-        for path, container in pod.list_containers(init=True):
-            for number, env in list_mappings(container.get("env")):
-                name, value = env.get("name"), env.get("value")
-                if isinstance(name, str) and isinstance(value, str | int | float):
-                    yield _Variable(pod, name, str(value).strip(), (*path, "env", number, "value"))
-
-
 def check_devices(corpus: Corpus) -> Iterator[Breach]:
-    """Find NCCL_IB_HCA without `=`, which makes its names prefixes, and in pods with VFs."""
-    for variable in _list_variables(corpus):
+    """Find values of NCCL_IB_HCA that match more devices than intended, or that name devices in pods with VFs."""
+    for variable in iter_variables(corpus):
         if variable.name != "NCCL_IB_HCA" or not variable.value:
             continue
         bare = variable.value.lstrip("^")
@@ -59,56 +37,72 @@ def check_devices(corpus: Corpus) -> Iterator[Breach]:
         if not bare.startswith("=") and first:
             exact = "^" * variable.value.startswith("^") + "=" + bare
             message = f"without = these are prefixes: {first!r} also takes {first}0 to {first}9"
-            yield variable.report("hca-prefix", message, Edit(variable.value, exact))
-        elif not bare.startswith(("=", "^")) and any(not _DEVICE.fullmatch(name) for name in names):
+            yield variable.build_breach("hca-prefix", message, Edit(variable.value, exact))
+        elif not bare.startswith(("=", "^")) and _takes_all(names) and not _has_only_its_nics(variable):
             message = f"{variable.value!r} takes every device whose name starts so, storage and management NICs too"
-            yield variable.report("hca-takes-all", message)
-        if not variable.value.startswith("^") and any(_DEVICE.fullmatch(name) for name in names):
-            yield from _check_vf_names(corpus, variable)
+            yield variable.build_breach("hca-takes-all", message)
+        if variable.pod and not variable.value.startswith("^") and any(_DEVICE.fullmatch(name) for name in names):
+            yield from _check_vf_names(corpus, variable, variable.pod)
 
 
-def _check_vf_names(corpus: Corpus, variable: _Variable) -> Iterator[Breach]:
-    attached = corpus.find_networks(variable.pod)
+def _takes_all(names: list[str]) -> bool:
+    return any(not _DEVICE.fullmatch(name) and not _NO_DEVICE.fullmatch(name) for name in names)
+
+
+def _has_only_its_nics(variable: EnvironmentVariable) -> bool:
+    """Return whether a pod can open no RDMA devices but those that it asks for.
+
+    A resource of the shared device plugin (rdma/...) may stand for every NIC of the node.
+    """
+    if variable.is_on_host_network():
+        return False
+    pods = variable.list_pods()
+    containers = [container for pod in pods for _, container in pod.list_containers(init=False)]
+    is_privileged = any(dig(container, "securityContext", "privileged") is True for container in containers)
+    nics = [request.name for pod in pods for request in pod.list_nic_requests()]
+    is_limited = bool(nics) or any(pod.get("spec", "resourceClaims") for pod in pods)
+    return is_limited and not is_privileged and not any(name.startswith("rdma/") for name in nics)
+
+
+def _check_vf_names(corpus: Corpus, variable: EnvironmentVariable, pod: PodTemplate) -> Iterator[Breach]:
+    attached = corpus.find_networks(pod)
     offered = {offer.name for offer in corpus.offers if offer.doc.kind == "SriovNetworkNodePolicy"}
-    bare = {request.name.rpartition("/")[2] for request in variable.pod.list_nics()}
+    bare = {request.name.rpartition("/")[2] for request in pod.list_nic_requests()}
     if any(network.type in {"sriov", "ib-sriov"} for network in attached) or bare & offered:
         message = "the pod gets VFs, whose RDMA devices have other names than the ports and differ from node to node"
-        yield variable.report("hca-names-in-vf-pod", message)
+        yield variable.build_breach("hca-names-in-vf-pod", message)
 
 
 def check_settings(corpus: Corpus) -> Iterator[Breach]:
-    """Find values that differ between machines, disable RDMA, or are no longer read."""
-    for variable in _list_variables(corpus):
-        if (
-            variable.name == "NCCL_IB_GID_INDEX"
-            and variable.value != "-1"
-            and variable.pod.get("spec", "hostNetwork") is not True
-        ):
-            message = f"GID index {variable.value} is right in some pods only; NCCL finds the index itself"
-            yield variable.report("gid-index-fixed", message)
-        if variable.name == "NCCL_IB_DISABLE" and variable.value == "1" and variable.pod.list_nics():
-            yield variable.report(
+    """Find NCCL variables that differ between machines, disable RDMA, or are no longer read."""
+    for variable in iter_variables(corpus):
+        if variable.name == "NCCL_IB_GID_INDEX" and variable.value != "-1" and not variable.is_on_host_network():
+            message = f"GID index {variable.value} is right in some pods only; NCCL 2.21 and later find the index"
+            yield variable.build_breach("gid-index-fixed", message)
+        has_nics = variable.pod is not None and variable.pod.list_nic_requests()
+        if variable.name == "NCCL_IB_DISABLE" and variable.value == "1" and has_nics:
+            yield variable.build_breach(
                 "ib-disabled", "the pod asks for RDMA devices, and NCCL_IB_DISABLE keeps NCCL from using them"
             )
         if variable.name in _REMOVED:
-            name_path = (*variable.path[:-1], "name")
             message = f"{variable.name} is no longer read; its successor is {_REMOVED[variable.name]}"
-            yield Breach("nccl-variable-gone", variable.pod.doc.tree, name_path, message)
+            yield variable.build_name_breach("nccl-variable-gone", message)
         if variable.name in _LEVELS and variable.value.isdigit():
             message = f"{variable.name}={variable.value}: numbers are deprecated; write LOC, PIX, PXB, PHB or SYS"
-            yield variable.report("nccl-level-number", message)
+            yield variable.build_breach("nccl-level-number", message)
 
 
 def check_bootstrap(corpus: Corpus) -> Iterator[Breach]:
-    """Find bootstrap traffic on a rail."""
-    for variable in _list_variables(corpus):
+    """Find values of NCCL_SOCKET_IFNAME that put bootstrap traffic on a rail."""
+    for variable in iter_variables(corpus):
         if variable.name != "NCCL_SOCKET_IFNAME" or variable.value.startswith("^"):
             continue
-        attached = {request.interface for request in variable.pod.networks if request.interface}
-        attached |= {f"net{number + 1}" for number, _ in enumerate(variable.pod.networks)}
+        networks = variable.pod.networks if variable.pod else ()
+        attached = {request.interface for request in networks if request.interface}
+        attached |= {f"net{number + 1}" for number, _ in enumerate(networks)}
         rails = [name for name in variable.value.lstrip("=").split(",") if name in attached or _RAIL.fullmatch(name)]
         if rails:
-            yield variable.report(
+            yield variable.build_breach(
                 "socket-ifname-rail", f"{rails[0]!r} is a rail: the whole job fails with this one NIC"
             )
 
@@ -118,27 +112,44 @@ _INFINIBAND = {"ipoib", "ib-sriov"}
 
 
 def check_traffic_class(corpus: Corpus) -> Iterator[Breach]:
-    """Find RoCE settings without a traffic class; InfiniBand has service levels instead."""
+    """Find RoCE pods that set no traffic class. InfiniBand has service levels instead."""
     for pod in corpus.pods:
         if any(network.type in _INFINIBAND for network in corpus.find_networks(pod)):
             continue
         for path, container in pod.list_containers():
-            names = {str(env.get("name")) for _, env in list_mappings(container.get("env"))}
-            settings = sorted(name for name in names if name.startswith("NCCL_IB_") and name not in _NOT_TUNING)
-            if settings and "NCCL_IB_TC" not in names and pod.list_nics():
+            names = {str(env.get("name")) for _, env in enumerate_mappings(container.get("env"))}
+            settings = sorted(name for name in names if name.startswith("NCCL_IB_") and name != "NCCL_IB_DISABLE")
+            if settings and "NCCL_IB_TC" not in names and pod.list_nic_requests():
                 message = f"{settings[0]} is set and NCCL_IB_TC is not: RoCE traffic goes out in traffic class 0"
                 yield Breach("traffic-class-unset", pod.doc.tree, (*path, "env"), message, key=True)
 
 
+_SHARED = {"macvlan", "ipvlan"}
+"""CNI plugins by which pods share a port, and with it one table of GIDs."""
+
+
+def check_version(corpus: Corpus) -> Iterator[Breach]:
+    """Find images whose NCCL ends at a gap of the GID table, in pods that share ports."""
+    for pod in corpus.pods:
+        if not any(network.type in _SHARED for network in corpus.find_networks(pod)):
+            continue
+        for path, container in pod.list_containers():
+            names = {str(env.get("name")) for _, env in enumerate_mappings(container.get("env"))}
+            image = container.get("image")
+            if isinstance(image, str) and has_old_nccl(image) and "NCCL_IB_GID_INDEX" not in names:
+                message = f"{image} has an NCCL before {FIRST_FIT}, and other pods make gaps in the GID table"
+                yield Breach("nccl-too-old", pod.doc.tree, (*path, "image"), message)
+
+
 def check_mpi(corpus: Corpus) -> Iterator[Breach]:
-    """Find options of openib, a transport that Open MPI has removed."""
+    """Find MPI options of openib, a transport that Open MPI has removed."""
     for pod in corpus.pods:
         for path, container in pod.list_containers(init=True):
             for field in ("command", "args"):
-                for number, text in list_texts(container.get(field)):
+                for number, text in enumerate_texts(container.get(field)):
                     if "btl_openib" in text:
                         message = "btl_openib options belong to a transport that Open MPI 5 does not have"
                         yield Breach("openib-btl", pod.doc.tree, (*path, field, number), message)
 
 
-CHECKS = (check_devices, check_settings, check_bootstrap, check_traffic_class, check_mpi)
+CHECKS = (check_devices, check_settings, check_bootstrap, check_traffic_class, check_version, check_mpi)

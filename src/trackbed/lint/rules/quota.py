@@ -1,39 +1,73 @@
-"""Rules of Kueue's quotas for the NICs of queued jobs."""
+"""Rules for Kueue's quotas for the NICs of queued jobs."""
 
 from collections.abc import Iterator
 
+from trackbed.fabric.model.problems import SpecError
+from trackbed.fabric.model.source import read_yaml
+from trackbed.fabric.typed_yaml import parse_values
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.document import Document
 from trackbed.lint.finding import Breach
 from trackbed.lint.pods import PodTemplate
-from trackbed.lint.tree import list_mappings, list_texts
+from trackbed.lint.tree import dig, enumerate_mappings, enumerate_texts
 
 QUEUE = "kueue.x-k8s.io/queue-name"
+_CONFIGURATION_GROUP = "config.kueue.x-k8s.io"
 
 
 def check_quota(corpus: Corpus) -> Iterator[Breach]:
-    """Find resources of queued jobs that no quota covers."""
+    """Find extended resources of queued jobs that no quota covers."""
     for pod in corpus.pods:
         queue = pod.doc.get("metadata", "labels", QUEUE)
         cluster = _find_cluster_queue(corpus, pod, queue) if isinstance(queue, str) else None
-        known = _list_covered(cluster) if cluster else set()
+        known = _list_covered_resources(cluster) if cluster else set()
         for request in pod.resources if cluster and known else ():
-            if request.name not in known:
+            if request.name not in known and not _is_transformed(corpus, request.name):
                 message = f"ClusterQueue {cluster.name if cluster else ''} has no quota for {request.name}"
                 yield Breach("quota-not-covered", pod.doc.tree, request.path, message, key=True)
 
 
-def _find_cluster_queue(corpus: Corpus, pod: PodTemplate, queue: str) -> Document | None:
-    clusters = {doc.name: doc for doc in corpus.select("ClusterQueue")}
-    for local in corpus.select("LocalQueue"):
-        if local.name == queue and local.effective_namespace == pod.namespace:
+def _find_cluster_queue(corpus: Corpus, pod: PodTemplate, queue_name: str) -> Document | None:
+    clusters = {doc.name: doc for doc in corpus.select_kinds("ClusterQueue")}
+    for local in corpus.select_kinds("LocalQueue"):
+        if local.name == queue_name and local.effective_namespace == pod.namespace:
             return clusters.get(local.get_text("spec", "clusterQueue"))
-    return next(iter(clusters.values())) if len(clusters) == 1 and not corpus.select("LocalQueue") else None
+    return next(iter(clusters.values())) if len(clusters) == 1 and not corpus.select_kinds("LocalQueue") else None
 
 
-def _list_covered(doc: Document) -> set[str]:
-    groups = list_mappings(doc.get("spec", "resourceGroups"))
-    return {name for _, group in groups for _, name in list_texts(group.get("coveredResources"))}
+def _is_transformed(corpus: Corpus, resource: str) -> bool:
+    """Return whether Kueue's Configuration replaces a resource by others, or leaves it out."""
+    for configuration in _iter_configurations(corpus):
+        resources = dig(configuration, "resources")
+        inputs = {entry.get("input") for _, entry in enumerate_mappings(dig(resources, "transformations"))}
+        prefixes = [prefix for _, prefix in enumerate_texts(dig(resources, "excludeResourcePrefixes"))]
+        if resource in inputs or resource.startswith(tuple(prefixes)):
+            return True
+    return False
+
+
+def _iter_configurations(corpus: Corpus) -> Iterator[object]:
+    """Yield the Configurations of Kueue, which are files in its ConfigMap."""
+    for doc in corpus.select_kinds("Configuration"):
+        if doc.group == _CONFIGURATION_GROUP:
+            yield doc.tree.value
+    for doc in corpus.select_kinds("ConfigMap"):
+        for text in doc.get_mapping("data").values():
+            if isinstance(text, str) and _CONFIGURATION_GROUP in text:
+                yield from _parse_texts(text)
+
+
+def _parse_texts(text: str) -> list[object]:
+    try:
+        read_yaml(text.encode(), "")  # limits size and depth
+        return list(parse_values(text))
+    except SpecError:
+        return []
+
+
+def _list_covered_resources(doc: Document) -> set[str]:
+    groups = enumerate_mappings(doc.get("spec", "resourceGroups"))
+    return {name for _, group in groups for _, name in enumerate_texts(group.get("coveredResources"))}
 
 
 CHECKS = (check_quota,)

@@ -1,18 +1,16 @@
-"""Rules of SpiderMultusConfig that its webhook enforces."""
+"""Rules for SpiderMultusConfig that its webhook enforces."""
 
 from collections.abc import Iterator
 
 from trackbed.lint.corpus import Corpus
-from trackbed.lint.document import Document
+from trackbed.lint.document import INJECT, Document
 from trackbed.lint.finding import Breach
 from trackbed.lint.networks import SPIDER_BLOCKS
 
-_INJECT = ("cni.spidernet.io/rdma-resource-inject", "cni.spidernet.io/network-resource-inject")
-
 
 def check_blocks(corpus: Corpus) -> Iterator[Breach]:
-    """Find settings that do not belong to cniType."""
-    for doc in corpus.select("SpiderMultusConfig"):
+    """Find SpiderMultusConfigs with settings that do not belong to their cniType."""
+    for doc in corpus.select_kinds("SpiderMultusConfig"):
         kind = doc.get_text("spec", "cniType") or "custom"
         block_of_type = SPIDER_BLOCKS.get(kind, "customCNI")
         for block in (*SPIDER_BLOCKS.values(), "customCNI"):
@@ -38,18 +36,18 @@ def _check_block(doc: Document, block: str) -> Iterator[Breach]:
 
 
 def check_injection(corpus: Corpus) -> Iterator[Breach]:
-    """Find configurations for injection that lack pools or a resource."""
-    for doc in corpus.select("SpiderMultusConfig"):
+    """Find SpiderMultusConfigs for injection that lack pools or a resource."""
+    for doc in corpus.select_kinds("SpiderMultusConfig"):
         annotations = doc.get_mapping("metadata", "annotations")
         kind = doc.get_text("spec", "cniType") or "custom"
         block = SPIDER_BLOCKS.get(kind, "")
         pools = doc.get("spec", block, "ippools") or doc.get("spec", "ippools")
-        name = next((name for name in _INJECT if name in annotations), "")
+        name = next((name for name in INJECT if name in annotations), "")
         if not name:
             continue
         lacks = [] if pools else ["ippools"]
         fields = ("resourceName", "rdmaResourceName")
-        if name == _INJECT[0] and not any(doc.get("spec", block, field) for field in fields):
+        if name == INJECT[0] and not any(doc.get("spec", block, field) for field in fields):
             lacks.append("a resource name")
         if kind in {"ovs", "custom"} or lacks:
             lacking = f"it lacks {' and '.join(lacks)}"

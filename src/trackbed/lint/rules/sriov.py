@@ -1,4 +1,4 @@
-"""Rules of the objects of the SR-IOV Network Operator and the NVIDIA Network Operator."""
+"""Rules for the objects of the SR-IOV Network Operator and the NVIDIA Network Operator."""
 
 import re
 from collections.abc import Iterator
@@ -7,19 +7,19 @@ from typing import NamedTuple
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.document import Document
 from trackbed.lint.finding import Breach
-from trackbed.lint.tree import dig, list_texts
+from trackbed.lint.tree import dig, enumerate_texts
 
 _PF = re.compile(r"(?P<name>[^#\s]+)(?:#(?P<first>\d+)-(?P<last>\d+))?")
 _SELECTORS = ("vendor", "deviceID", "rootDevices", "pfNames", "netFilter")
-_MOST_VFS = 128
-"""VFs of a PF; MlxMaxVFs of the operator's webhook."""
-_MOST_IB_VFS = 16
-"""VFs of an InfiniBand PF; a known limitation of the Network Operator since 25.1."""
+_MAX_VFS = 128
+"""Maximum number of VFs of a PF; MlxMaxVFs of the operator's webhook."""
+_MAX_IB_VFS = 16
+"""Maximum number of VFs of an InfiniBand PF; a known limitation of the Network Operator since 25.1."""
 _NAME_LIMIT = 30
 
 
 class _PortSelection(NamedTuple):
-    """VFs `first` to `last` of a PF that a policy selects; all VFs if None."""
+    """The VFs `first` to `last` of a PF that a policy selects; all VFs if both are None."""
 
     doc: Document
     number: int
@@ -29,8 +29,8 @@ class _PortSelection(NamedTuple):
 
 
 def check_selectors(corpus: Corpus) -> Iterator[Breach]:
-    """Find selectors that match everything or nothing."""
-    for doc in corpus.select("SriovNetworkNodePolicy"):
+    """Find node selectors and NIC selectors that are empty."""
+    for doc in corpus.select_kinds("SriovNetworkNodePolicy"):
         if doc.get("spec", "nodeSelector") == {}:
             message = "nodeSelector is empty, so every node is configured, drained and rebooted"
             yield Breach("node-selector-empty", doc.tree, ("spec", "nodeSelector"), message)
@@ -38,7 +38,7 @@ def check_selectors(corpus: Corpus) -> Iterator[Breach]:
         if isinstance(nics, dict) and not any(nics.get(key) for key in _SELECTORS):
             message = f"nicSelector names none of {', '.join(_SELECTORS)}"
             yield Breach("nic-selector-empty", doc.tree, ("spec", "nicSelector"), message)
-    for doc in corpus.select("SriovNetworkPoolConfig"):
+    for doc in corpus.select_kinds("SriovNetworkPoolConfig"):
         if doc.get("spec", "ovsHardwareOffloadConfig") is None and not _has_selector(doc):
             message = "the selector is empty, so the pool takes every node"
             yield Breach("pool-selects-all-nodes", doc.tree, ("spec",), message, key=True)
@@ -50,32 +50,27 @@ def _has_selector(doc: Document) -> bool:
 
 
 def check_vfs(corpus: Corpus) -> Iterator[Breach]:
-    """Find invalid VF counts and ranges, and RDMA with vfio-pci."""
-    for doc in corpus.select("SriovNetworkNodePolicy"):
+    """Find invalid VF counts and VF ranges, and RDMA with vfio-pci."""
+    for doc in corpus.select_kinds("SriovNetworkNodePolicy"):
         count = doc.get("spec", "numVfs")
         infiniband = doc.get_text("spec", "linkType").lower() == "ib"
-        most = _MOST_IB_VFS if infiniband else _MOST_VFS
+        most = _MAX_IB_VFS if infiniband else _MAX_VFS
         if type(count) is int and not 1 <= count <= most:
             message = f"numVfs {count} must be between 1 and {most}" + (" on InfiniBand" if infiniband else "")
             yield Breach("vf-count", doc.tree, ("spec", "numVfs"), message)
         if doc.get("spec", "deviceType") == "vfio-pci" and doc.get("spec", "isRdma") is True:
             message = "a VF bound to vfio-pci has no RDMA device in the host"
             yield Breach("rdma-with-vfio", doc.tree, ("spec", "isRdma"), message)
-        for port in _read_ports(doc):
+        for port in _iter_port_selections(doc):
             outside = type(count) is int and port.last is not None and port.last >= count
             if port.last is not None and port.first is not None and (port.first > port.last or outside):
-                message = (
-                    f"VFs {port.first} to {port.last} of {port.name} are not a range inside 0 to {_render_last(count)}"
-                )
+                last = count - 1 if isinstance(count, int) else "numVfs - 1"
+                message = f"VFs {port.first} to {port.last} of {port.name} are not a range inside 0 to {last}"
                 yield Breach("vf-range-outside", doc.tree, ("spec", "nicSelector", "pfNames", port.number), message)
 
 
-def _render_last(count: object) -> str:
-    return str(count - 1) if isinstance(count, int) else "numVfs - 1"
-
-
-def _read_ports(doc: Document) -> Iterator[_PortSelection]:
-    for number, text in list_texts(doc.get("spec", "nicSelector", "pfNames")):
+def _iter_port_selections(doc: Document) -> Iterator[_PortSelection]:
+    for number, text in enumerate_texts(doc.get("spec", "nicSelector", "pfNames")):
         if match := _PF.fullmatch(text):
             ends = (int(match["first"]), int(match["last"])) if match["first"] else (None, None)
             yield _PortSelection(doc, number, match["name"], *ends)
@@ -84,17 +79,21 @@ def _read_ports(doc: Document) -> Iterator[_PortSelection]:
 def check_shared_ports(corpus: Corpus) -> Iterator[Breach]:
     """Find policies that select the same VFs of a PF, or that set different VF counts."""
     by_name: dict[str, list[_PortSelection]] = {}
-    for doc in corpus.select("SriovNetworkNodePolicy"):
-        for port in _read_ports(doc):
+    for doc in corpus.select_kinds("SriovNetworkNodePolicy"):
+        for port in _iter_port_selections(doc):
             by_name.setdefault(port.name, []).append(port)
     for ports in by_name.values():
         for number, later in enumerate(ports):
-            policies = [port for port in ports[:number] if port.doc is not later.doc]
-            earlier = (port for port in policies if not _select_other_nodes(port.doc, later.doc))
-            yield from next(filter(None, (list(_compare_ports(port, later)) for port in earlier)), [])
+            policies = [port for port in ports[:number] if port.doc is not later.doc and not _are_copies(port, later)]
+            earlier = (port for port in policies if not _have_disjoint_selectors(port.doc, later.doc))
+            yield from next(filter(None, (list(_check_port_conflicts(port, later)) for port in earlier)), [])
 
 
-def _compare_ports(earlier: _PortSelection, later: _PortSelection) -> Iterator[Breach]:
+def _are_copies(port: _PortSelection, other: _PortSelection) -> bool:
+    return port.doc.identity is not None and port.doc.identity == other.doc.identity
+
+
+def _check_port_conflicts(earlier: _PortSelection, later: _PortSelection) -> Iterator[Breach]:
     path = ("spec", "nicSelector", "pfNames", later.number)
     whole = earlier.last is None or later.last is None
     disjoint = not whole and ((earlier.last or 0) < (later.first or 0) or (later.last or 0) < (earlier.first or 0))
@@ -107,41 +106,53 @@ def _compare_ports(earlier: _PortSelection, later: _PortSelection) -> Iterator[B
         yield Breach("vf-counts-differ", later.doc.tree, ("spec", "numVfs"), message)
 
 
-def _select_other_nodes(first: Document, second: Document) -> bool:
+def _have_disjoint_selectors(first: Document, second: Document) -> bool:
     labels, other_labels = first.get_mapping("spec", "nodeSelector"), second.get_mapping("spec", "nodeSelector")
     return any(key in other_labels and other_labels[key] != value for key, value in labels.items())
 
 
 def check_operator_objects(corpus: Corpus) -> Iterator[Breach]:
-    """Find mistakes in the configuration of the operators."""
-    for doc in corpus.select("SriovOperatorConfig"):
+    """Find mistakes in the configuration objects of the operators."""
+    for doc in corpus.select_kinds("SriovOperatorConfig"):
         if doc.name != "default":
             message = f"the operator reads only the SriovOperatorConfig 'default', not {doc.name!r}"
             yield Breach("operator-config-name", doc.tree, ("metadata", "name"), message)
         yield from _check_dra(corpus, doc)
-    for doc in corpus.select("NicNodePolicy"):
+    for doc in corpus.select_kinds("NicNodePolicy"):
         if len(doc.name) > _NAME_LIMIT:
             message = f"the name is {len(doc.name)} characters long; the limit is {_NAME_LIMIT}"
             yield Breach("node-policy-name", doc.tree, ("metadata", "name"), message)
-        for cluster in corpus.select("NicClusterPolicy"):
+        for cluster in corpus.select_kinds("NicClusterPolicy"):
             for section in ("ofedDriver", "rdmaSharedDevicePlugin", "sriovDevicePlugin"):
                 if doc.get("spec", section) is not None and cluster.get("spec", section) is not None:
                     message = f"{section} is in {cluster.title} too"
                     yield Breach("section-in-both-policies", doc.tree, ("spec", section), message, key=True)
 
 
-def _check_dra(corpus: Corpus, doc: Document) -> Iterator[Breach]:
-    if doc.get("spec", "featureGates", "dynamicResourceAllocation") is not True:
+def _check_dra(corpus: Corpus, operator_config: Document) -> Iterator[Breach]:
+    if operator_config.get("spec", "featureGates", "dynamicResourceAllocation") is not True:
         return
-    if doc.get("spec", "enableInjector") is not False:
+    if operator_config.get("spec", "enableInjector") is not False:
         message = "with dynamicResourceAllocation the injector must be off (enableInjector: false)"
-        is_set = doc.get("spec", "enableInjector") is not None
+        is_set = operator_config.get("spec", "enableInjector") is not None
         path = ("spec", "enableInjector") if is_set else ("spec", "featureGates", "dynamicResourceAllocation")
-        yield Breach("injector-with-dra", doc.tree, path, message)
-    for policy in corpus.select("NicClusterPolicy", "NicNodePolicy"):
+        yield Breach("injector-with-dra", operator_config.tree, path, message)
+    for policy in corpus.select_kinds("NicClusterPolicy", "NicNodePolicy"):
         if policy.get("spec", "sriovDevicePlugin") is not None:
             message = "the SR-IOV device plugin and dynamic resource allocation assign the same VFs"
             yield Breach("device-plugin-with-dra", policy.tree, ("spec", "sriovDevicePlugin"), message, key=True)
 
 
-CHECKS = (check_selectors, check_vfs, check_shared_ports, check_operator_objects)
+def check_nv_ipam_owner(corpus: Corpus) -> Iterator[Breach]:
+    """Find CRDs of NV-IPAM beside a NicClusterPolicy by which the Network Operator takes them over."""
+    owners = [doc for doc in corpus.select_kinds("NicClusterPolicy") if doc.get("spec", "nvIpam")]
+    for crd in corpus.select_kinds("CustomResourceDefinition"):
+        policy = next((policy for policy in owners if policy.folder == crd.folder), None)
+        if policy and crd.get("spec", "group") == "nv-ipam.nvidia.com":
+            message = (
+                f"with {policy.title} the Network Operator takes this CRD over, and deletes it with all pools later"
+            )
+            yield Breach("nv-ipam-crd-taken-over", crd.tree, ("metadata", "name"), message)
+
+
+CHECKS = (check_selectors, check_vfs, check_shared_ports, check_operator_objects, check_nv_ipam_owner)

@@ -1,1 +1,1 @@
-"""CustomResourceDefinitions as JSON schemas: validation as by an API server, without one."""
+"""CustomResourceDefinitions as JSON schemas, to validate objects as an API server would, but offline."""

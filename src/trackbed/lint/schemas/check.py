@@ -1,4 +1,4 @@
-"""Comparison of a document with its CRD; messages suggest the right name or level of a field."""
+"""Validation of a document against its CRD; messages suggest the right name or level of a field."""
 
 import re
 from collections.abc import Iterator
@@ -11,51 +11,70 @@ from trackbed.lint.document import Document
 from trackbed.lint.finding import Breach
 from trackbed.lint.schemas.convert import Schema
 from trackbed.lint.schemas.crds import KindVersion, Schemas
+from trackbed.lint.schemas.formats import describe_pattern
+from trackbed.lint.schemas.partial import is_partial
+from trackbed.lint.schemas.shipped import is_built_in
+from trackbed.lint.schemas.webhooks import is_set_by_webhook
 from trackbed.lint.tree import Tree
 
 _VARIABLE = re.compile(r"\$\{?\w+\}?|\{\{.*\}\}")
+_CHECKED_BY_RULES = {("trackbed.dev", "Fabric"), ("trackbed.dev", "FabricLock")}
 _SYNONYMS = {"to": "dst", "destination": "dst", "via": "gw", "gateway": "gw", "nextHop": "gw"}
-"""Names of other formats (netplan, NetworkManager) -> field. Their spelling is too different for a suggestion."""
+"""Fields by their names in other formats (netplan, NetworkManager), which are too different for a suggestion."""
 _MAX_CANDIDATES = 300
-"""Names that are compared for a suggestion; each comparison takes some 20 microseconds."""
-_SHORT = 60
-"""Characters of a value in a message."""
-_MAX_HITS = 100
-"""Breaches of one document. A document of another format may have thousands."""
+"""Maximum number of names that are compared for a suggestion; each comparison takes some 20 microseconds."""
+_MAX_VALUE_CHARACTERS = 60
+_MAX_BREACHES = 100
+"""Maximum number of breaches of one document; a document of another format may have thousands."""
 
 
 def check_schema(doc: Document, schemas: Schemas) -> Iterator[Breach]:
     """Yield the breaches for which an API server would refuse the document."""
+    if (doc.group, doc.kind) in _CHECKED_BY_RULES:
+        return
     versions = schemas.find_versions(doc.group, doc.kind)
-    if not versions:
-        yield from _report_unknown_kind(doc, schemas)
-        return
     version = doc.api_version.rpartition("/")[2]
-    if version not in versions:
-        known = " or ".join(f"{doc.group}/{name}" for name in versions)
+    if version in versions:
+        yield from _iter_schema_breaches(doc, versions[version])
+    elif versions:
+        known = " or ".join("/".join(filter(None, (doc.group, name))) for name in versions)
         yield Breach("unknown-kind", doc.tree, ("apiVersion",), f"{doc.kind} has no version {version!r}; write {known}")
-        return
-    yield from _validate(doc.tree, versions[version])
-
-
-def _report_unknown_kind(doc: Document, schemas: Schemas) -> Iterator[Breach]:
-    kinds = schemas.list_kinds(doc.group)
-    if kinds:
-        message = f"{doc.group} has no kind {doc.kind!r}{suggest(doc.kind, kinds)}"
+    elif is_built_in(doc.group):
+        hint = suggest_name(doc.kind, schemas.list_kinds(doc.group))
+        message = f"{doc.group or 'v1'} has no kind {doc.kind!r}{hint}"
         yield Breach("unknown-kind", doc.tree, ("kind",), message)
+    else:
+        hint = suggest_name(doc.kind, schemas.list_kinds(doc.group))
+        message = f"no schema of {doc.kind} in {doc.group or 'v1'} is known, so its fields were not checked{hint}"
+        yield Breach("no-schema", doc.tree, ("kind",), message)
 
 
-def _validate(tree: Tree, version: KindVersion) -> Iterator[Breach]:
-    errors = list(islice(version.validator.iter_errors(tree.value), _MAX_HITS))
-    mistyped = {tuple(error.instance_path) for error in errors if type(error.kind).__name__ == "Type"}
+def _iter_schema_breaches(doc: Document, kind_version: KindVersion) -> Iterator[Breach]:
+    errors = [
+        error
+        for error in islice(kind_version.validator.iter_errors(doc.tree.value), _MAX_BREACHES)
+        if not is_set_by_webhook(kind_version, tuple(error.instance_path), error.kind)
+    ]
+    lacking = [tuple(error.instance_path) for error in errors if _get_name(error) == "Required"]
+    is_patch = (
+        is_partial(doc, ((path, _get_subschema(kind_version.schema, path)) for path in lacking)) if lacking else False
+    )
+    if is_patch:
+        message = "this looks like a patch of an object, so its required fields were not checked"
+        yield Breach("partial-object", doc.tree, ("kind",), message)
+    mistyped = {tuple(error.instance_path) for error in errors if _get_name(error) == "Type"}
     for error in errors:
-        path = tuple(error.instance_path)
-        if path not in mistyped or type(error.kind).__name__ == "Type":
-            yield from _to_breaches(tree, path, error.kind, error.message, version.schema)
+        path, name = tuple(error.instance_path), _get_name(error)
+        if (path not in mistyped or name == "Type") and not (is_patch and name == "Required"):
+            yield from _to_breaches(doc.tree, path, error.kind, error.message, kind_version.schema)
 
 
-def _to_breaches(tree: Tree, path: Path, kind: Any, message: str, schema: Schema) -> Iterator[Breach]:  # noqa: ANN401 - a Rust enum
-    name, details = type(kind).__name__, kind.as_dict()
+def _get_name(error: Any) -> str:  # noqa: ANN401 - an error of a library without types
+    return type(error.kind).__name__
+
+
+def _to_breaches(tree: Tree, path: Path, error_kind: Any, message: str, schema: Schema) -> Iterator[Breach]:  # noqa: ANN401 - a Rust enum
+    name, details = type(error_kind).__name__, error_kind.as_dict()
     field = format_path(path) or "the document"
     value = tree.get(*path)
     if name == "AdditionalProperties":
@@ -74,50 +93,52 @@ def _to_breaches(tree: Tree, path: Path, kind: Any, message: str, schema: Schema
         )
     elif name == "Enum":
         options = [str(option) for option in details["options"] if option is not None]
-        hint = suggest(str(value), options)
+        hint = suggest_name(str(value), options)
         yield Breach(
             "bad-choice", tree, path, f"{field} is {_shorten_value(value)}, it must be {' or '.join(options)}{hint}"
         )
     else:
-        yield Breach("bad-value", tree, path, f"{field}: {message}")
+        meaning = describe_pattern(details["pattern"]) if name == "Pattern" else None
+        reason = f" is {_shorten_value(value)}, it must be {meaning}" if meaning else f": {message}"
+        yield Breach("bad-value", tree, path, f"{field}{reason}")
 
 
-def _suggest_field(tree: Tree, path: Path, unknown: str, schema: Schema) -> str:
-    """Return a hint for an unknown field: the level it belongs at, or a field of a similar name."""
+def _suggest_field(tree: Tree, path: Path, unknown_field: str, schema: Schema) -> str:
+    """Return a hint for an unknown field: the level at which it belongs, or a field of a similar name."""
     top: Path = path[:1]
     places = [
         place
-        for place in _find_fields(_get_subschema(schema, top), top, unknown)
-        if _list_fields(place) != _list_fields((*path, unknown))
+        for place in _iter_field_paths(_get_subschema(schema, top), top, unknown_field)
+        if _drop_indices(place) != _drop_indices((*path, unknown_field))
     ]
-    nested = [place for place in places if _are_nested(place[:-1], path)]
+    nested = [place for place in places if _is_either_prefix(place[:-1], path)]
     if nested:
         best = min(nested, key=lambda place: (tree.get(*place[:-1]) is None, len(place)))
         return f"; it belongs at {format_path(best)}"
     known = _get_subschema(schema, path).get("properties", {})
-    synonym = _SYNONYMS.get(unknown, "")
-    return f"; did you mean {synonym!r}?" if synonym in known else suggest(unknown, known)
+    synonym = _SYNONYMS.get(unknown_field, "")
+    return f"; did you mean {synonym!r}?" if synonym in known else suggest_name(unknown_field, known)
 
 
-def _are_nested(parent: Path, path: Path) -> bool:
-    """Return whether one path lies inside the other, that is, whether a field is some levels too high or too low."""
-    pairs = zip(_list_fields(parent), _list_fields(path), strict=False)
+def _is_either_prefix(parent: Path, path: Path) -> bool:
+    """Return whether one path is a prefix of the other, so that a field is only some levels too high or too low."""
+    pairs = zip(_drop_indices(parent), _drop_indices(path), strict=False)
     return all(field == other for field, other in pairs)
 
 
-def _list_fields(path: Path) -> list[str]:
+def _drop_indices(path: Path) -> list[str]:
     return [part for part in path if isinstance(part, str)]
 
 
-def _find_fields(schema: Schema, path: Path, name: str, depth: int = 6) -> Iterator[Path]:
+def _iter_field_paths(schema: Schema, path: Path, field_name: str, depth: int = 6) -> Iterator[Path]:
     if depth == 0:
         return
     for key, part in schema.get("properties", {}).items():
-        if key == name:
+        if key == field_name:
             yield (*path, key)
-        yield from _find_fields(part, (*path, key), name, depth - 1)
+        yield from _iter_field_paths(part, (*path, key), field_name, depth - 1)
     if isinstance(schema.get("items"), dict):
-        yield from _find_fields(schema["items"], path, name, depth - 1)
+        yield from _iter_field_paths(schema["items"], path, field_name, depth - 1)
 
 
 def _get_subschema(schema: Schema, path: Path) -> Schema:
@@ -161,10 +182,10 @@ def _describe_value(value: object) -> str:
 
 def _shorten_value(value: object) -> str:
     text = str(value).lower() if isinstance(value, bool) else repr(value)
-    return text if len(text) <= _SHORT else text[: _SHORT - 3] + "..."
+    return text if len(text) <= _MAX_VALUE_CHARACTERS else text[: _MAX_VALUE_CHARACTERS - 3] + "..."
 
 
-def suggest(name: str, candidates: Any) -> str:  # noqa: ANN401 - any iterable of names
+def suggest_name(name: str, candidates: Any) -> str:  # noqa: ANN401 - any iterable of names
     """Return `; did you mean NAME?` for the most similar candidate, ignoring case; empty if none is similar."""
     by_lower = {str(candidate).lower(): str(candidate) for candidate in islice(candidates, _MAX_CANDIDATES)}
     matches = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
@@ -172,7 +193,7 @@ def suggest(name: str, candidates: Any) -> str:  # noqa: ANN401 - any iterable o
 
 
 def format_path(path: Path) -> str:
-    """Format a path: spec.routes[0].dst."""
+    """Return a path as text, such as spec.routes[0].dst."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else str(part))

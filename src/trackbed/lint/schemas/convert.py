@@ -6,6 +6,8 @@ Follows the structural schemas of apiextensions.k8s.io/v1: a field that is not d
 
 from typing import Any
 
+from trackbed.lint.schemas.formats import BOUNDS, PATTERNS
+
 Schema = dict[str, Any]
 
 _KEPT = frozenset(
@@ -26,7 +28,7 @@ _KEPT = frozenset(
         "maxProperties",
     ]
 )
-_INT32 = (-(1 << 31), (1 << 31) - 1)
+_KEEP_UNKNOWN = "x-kubernetes-preserve-unknown-fields"
 _OBJECT_FIELDS: dict[str, Schema] = {
     "apiVersion": {"type": "string"},
     "kind": {"type": "string"},
@@ -35,33 +37,35 @@ _OBJECT_FIELDS: dict[str, Schema] = {
 
 
 def convert_schema(schema: Schema) -> Schema:
-    """Convert the schema of a whole object."""
-    made = _convert_structural(schema)
-    made["properties"] = {**made.get("properties", {}), **_OBJECT_FIELDS}
-    made.get("properties", {}).pop("status", None)
-    if made.get("additionalProperties") is False:
-        made["properties"]["status"] = {}  # controllers write it; an exported manifest contains it
-    return made
+    """Convert the schema of a kind; apiVersion, kind and metadata are always declared, status is not checked."""
+    converted = _convert_structural(schema)
+    converted["properties"] = {**converted.get("properties", {}), **_OBJECT_FIELDS}
+    converted["properties"].pop("status", None)
+    if converted.get("additionalProperties") is False:
+        converted["properties"]["status"] = {}  # controllers write the status, and exported manifests contain it
+    return converted
 
 
 def _convert_structural(schema: Schema) -> Schema:
-    made = _convert_value(schema)
+    converted = _convert_value(schema)
     if "properties" in schema:
-        needed = schema.get("required", ())
-        made["properties"] = {
+        needed = [name for name in schema.get("required", ()) if "default" not in schema["properties"].get(name, {})]
+        if "required" in converted:
+            converted["required"] = needed  # the API server fills in defaults before it looks for required fields
+        converted["properties"] = {
             name: _convert_structural(part) if name in needed else _convert_optional(part)
             for name, part in schema["properties"].items()
         }
     extra = schema.get("additionalProperties")
     if isinstance(extra, dict):
-        made["additionalProperties"] = _convert_optional(extra)
-    elif extra is None and schema.get("type") == "object" and not _keeps_unknown(schema):
-        made["additionalProperties"] = False
+        converted["additionalProperties"] = _convert_optional(extra)
+    elif extra is None and schema.get("type") == "object" and not schema.get(_KEEP_UNKNOWN):
+        converted["additionalProperties"] = False
     if isinstance(schema.get("items"), dict):
-        made["items"] = _convert_structural(schema["items"])
+        converted["items"] = _convert_structural(schema["items"])
     if schema.get("x-kubernetes-embedded-resource"):
-        made["properties"] = {**_OBJECT_FIELDS, **made.get("properties", {})}
-    return made
+        converted["properties"] = {**_OBJECT_FIELDS, **converted.get("properties", {})}
+    return converted
 
 
 def _convert_optional(schema: Schema) -> Schema:
@@ -69,52 +73,51 @@ def _convert_optional(schema: Schema) -> Schema:
     return _allow_null(_convert_structural(schema))
 
 
-def _allow_null(made: Schema) -> Schema:
-    kinds = made.get("type", [])
+def _allow_null(converted: Schema) -> Schema:
+    kinds = converted.get("type", [])
     listed = [kinds] if isinstance(kinds, str) else kinds
     if listed:
-        made["type"] = list(dict.fromkeys([*listed, "null"]))
-    if "enum" in made and None not in made["enum"]:
-        made["enum"] = [*made["enum"], None]
-    return made
-
-
-def _keeps_unknown(schema: Schema) -> bool:
-    return bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+        converted["type"] = list(dict.fromkeys([*listed, "null"]))
+    if "enum" in converted and None not in converted["enum"]:
+        converted["enum"] = [*converted["enum"], None]
+    return converted
 
 
 def _convert_value(schema: Schema) -> Schema:
     """Convert the constraints of the value itself, the only ones that allOf, anyOf, oneOf and not may contain."""
-    made = {key: item for key, item in schema.items() if key in _KEPT} | _bounds(schema)
+    converted = {key: item for key, item in schema.items() if key in _KEPT} | _convert_bounds(schema)
     if schema.get("x-kubernetes-int-or-string"):
-        made["type"] = ["integer", "string"]
+        converted["type"] = ["integer", "string"]
         schema = {key: item for key, item in schema.items() if key != "anyOf"}
+    if schema.get("format") in PATTERNS:
+        converted.setdefault("pattern", PATTERNS[schema["format"]])
     if schema.get("nullable"):
-        made = _allow_null(made)
+        converted = _allow_null(converted)
     for key in ("allOf", "anyOf", "oneOf"):
         if key in schema:
-            made[key] = [_convert_nested(part) for part in schema[key]]
+            converted[key] = [_convert_nested(part) for part in schema[key]]
     if "not" in schema:
-        made["not"] = _convert_nested(schema["not"])
-    return made
+        converted["not"] = _convert_nested(schema["not"])
+    return converted
 
 
-def _bounds(schema: Schema) -> Schema:
-    """Bounds as draft 7 writes them, those of an int32 included."""
-    made: Schema = {}
-    if schema.get("format") == "int32":
-        made["minimum"] = max(schema.get("minimum", _INT32[0]), _INT32[0])
-        made["maximum"] = min(schema.get("maximum", _INT32[1]), _INT32[1])
+def _convert_bounds(schema: Schema) -> Schema:
+    """Return the numeric bounds in the notation of draft 7, including those of an int32 or int64."""
+    converted: Schema = {}
+    if schema.get("format") in BOUNDS:
+        least, largest = BOUNDS[schema["format"]]
+        converted["minimum"] = max(schema.get("minimum", least), least)
+        converted["maximum"] = min(schema.get("maximum", largest), largest)
     for plain, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if schema.get(exclusive) is True and plain in schema:
-            made[exclusive] = schema[plain]
-    return made
+            converted[exclusive] = schema[plain]
+    return converted
 
 
 def _convert_nested(schema: Schema) -> Schema:
-    made = _convert_value(schema)
+    converted = _convert_value(schema)
     if "properties" in schema:
-        made["properties"] = {name: _convert_nested(part) for name, part in schema["properties"].items()}
+        converted["properties"] = {name: _convert_nested(part) for name, part in schema["properties"].items()}
     if isinstance(schema.get("items"), dict):
-        made["items"] = _convert_nested(schema["items"])
-    return made
+        converted["items"] = _convert_nested(schema["items"])
+    return converted

@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -ISE
 """The CNI executable: forwards a runtime's call to the agent, prints its answer, and exits with its status.
 
-It has no logic of its own. Only modules that load fast are imported: a start takes 9 ms, `import json` would double it.
+It answers command VERSION itself. It imports only what loads fast: a start takes 9 ms, or 18 ms with `import json`.
 
     to the agent    4 bytes length, then CNI_NAME=value NUL ... NUL, then standard input unchanged
     from the agent  4 bytes length, 1 byte exit status, then the text to print
@@ -22,7 +22,7 @@ MAX_BYTES = 1 << 20  # the agent refuses longer configurations
 
 
 def main() -> tuple[int, bytes]:
-    """Return the exit status and the text to print."""
+    """Forward the call to the agent; return the exit status and the text to print."""
     config = _read_standard_input()
     version = next((version for version in VERSIONS if b'"%b"' % version in config), VERSIONS[-1])
     if posix.environ.get(b"CNI_COMMAND") == b"VERSION":
@@ -54,14 +54,14 @@ def _call_agent(config: bytes) -> tuple[int, bytes]:
     agent.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, timeout)
     agent.connect(SOCKET)
     agent.sendall(len(frame).to_bytes(4, "big") + frame)
-    head = _receive(agent, 5)
-    return head[4], _receive(agent, int.from_bytes(head[:4], "big"))
+    head = _receive_bytes(agent, 5)
+    return head[4], _receive_bytes(agent, int.from_bytes(head[:4], "big"))
 
 
-def _receive(agent: _socket.socket, count: int) -> bytes:
-    received = agent.recv(count, _socket.MSG_WAITALL) if count else b""
-    if len(received) != count:
-        raise ConnectionError("it closed the connection half way")
+def _receive_bytes(agent: _socket.socket, byte_count: int) -> bytes:
+    received = agent.recv(byte_count, _socket.MSG_WAITALL) if 0 < byte_count <= MAX_BYTES << 4 else b""
+    if len(received) != byte_count:
+        raise ConnectionError("it closed the connection half way, or has no end")
     return received
 
 

@@ -1,12 +1,13 @@
-"""The agent of a node: assembly of its parts, and its run until a signal or a new plan."""
+"""The agent of a node: assembles its parts, and runs until a signal arrives or the plan changes."""
 
 import asyncio
 import logging
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from trackbed.fabric.plan.plan import NodePlan
@@ -19,6 +20,7 @@ from trackbed.node.rails.journal import Journal
 from trackbed.node.rails.kubelet.messages import Offer
 from trackbed.node.rails.phases import Clock
 from trackbed.node.rails.presence import CniFolders, keep_chained
+from trackbed.node.rails.rdma import list_shared_device_files
 from trackbed.node.rails.server import Server
 from trackbed.node.rails.store import Store
 from trackbed.node.rails.watch import Watch
@@ -37,33 +39,33 @@ class AgentPaths:
     socket: Path
     """Socket for the CNI executable."""
     kubelet: Path | None = None
-    """The kubelet's folder, /var/lib/kubelet: rails are offered to it, and pods get the rails it allocated. None: there
-    is no kubelet, and every pod gets all rails."""
+    """The kubelet's folder, /var/lib/kubelet. Rails are offered to the kubelet, and pods get those that it allocates.
+    Without a kubelet (None) every pod gets all rails."""
     cdi: Path = Path("/var/run/cdi")
     """The runtime's folder of CDI specifications."""
     cni: CniFolders | None = None
-    """Folders in which the CNI executable is kept installed and chained; None: it is installed by other means."""
+    """Folders in which the CNI executable is kept installed and chained; None if it is installed by other means."""
 
 
 def run_agent(
     node: NodePlan,
     paths: AgentPaths,
     report_ready: Callable[[], None],
-    has_changed: Callable[[], bool] = lambda: False,
+    has_plan_changed: Callable[[], bool] = lambda: False,
     clock: Clock = time.perf_counter,
 ) -> bool:
-    """Serve one node until SIGTERM, SIGINT or a new plan; return whether there is a new plan.
+    """Serve one node until SIGTERM, SIGINT or a change of the plan; return whether the plan changed.
 
     Args:
         node: the plan of the node.
         paths: journal, socket and folders of the kubelet and the runtime.
         report_ready: called once requests are accepted.
-        has_changed: returns whether there is a new plan; called every PLAN_SECONDS.
-        clock: seconds; read at the end of each phase of a request.
+        has_plan_changed: called every PLAN_SECONDS.
+        clock: returns seconds; called at the end of each phase of a request.
 
     Raises:
-        JournalError: another agent runs with this state, or it cannot be written.
-        OSError: the socket cannot be created.
+        JournalError: another agent holds the journal, or the journal cannot be written.
+        OSError: the socket cannot be created, or the CNI executable cannot be installed.
     """
     with ExitStack() as stack:
         store = Store(Journal(paths.state))
@@ -77,10 +79,14 @@ def run_agent(
         server = Server(node, handlers, store, conflicts, clock)
 
         def read_current_offer() -> Offer:
-            attacher.restore_late()
-            return read_offer(node, store.list_moved())
+            attacher.restore_returned_devices()
+            return read_offer(node, store.map_moved_devices())
 
-        return asyncio.run(_serve(_Agent(server, paths, read_current_offer, has_changed), report_ready))
+        try:
+            offer_devices = partial(_offer_devices, node, paths.kubelet, read_current_offer) if paths.kubelet else None
+            return asyncio.run(_run_tasks(server, paths, offer_devices, report_ready, has_plan_changed))
+        except ExceptionGroup as group:  # a task group wraps even a single exception
+            raise group.exceptions[0] from group
 
 
 def _connect_pod_resources(kubelet: Path) -> ReadDevices:
@@ -89,42 +95,46 @@ def _connect_pod_resources(kubelet: Path) -> ReadDevices:
     return PodResources(kubelet / "pod-resources/kubelet.sock").read_devices
 
 
-async def _offer(kubelet: Path, read_current_offer: Callable[[], Offer], stop: asyncio.Event) -> None:
+async def _offer_devices(
+    node: NodePlan, kubelet: Path, read_current_offer: Callable[[], Offer], stop: asyncio.Event
+) -> None:
     from trackbed.node.rails.kubelet.plugin import Plugins  # noqa: PLC0415 - as above
 
+    def list_files(rail: int) -> tuple[str, ...]:
+        port = node.find_port(rail)
+        return list_shared_device_files(port, node.common) if port else ()
+
     with closing(Watch(read_current_offer)) as watch:
-        await Plugins(kubelet / "device-plugins", watch).run(stop)
+        await Plugins(kubelet / "device-plugins", watch, list_files).run(stop)
 
 
-@dataclass(frozen=True, slots=True)
-class _Agent:
-    server: Server
-    paths: AgentPaths
-    read_current_offer: Callable[[], Offer]
-    has_changed: Callable[[], bool]
-
-
-async def _serve(agent: _Agent, report_ready: Callable[[], None]) -> bool:
+async def _run_tasks(
+    server: Server,
+    paths: AgentPaths,
+    offer_devices: Callable[[asyncio.Event], Coroutine[None, None, None]] | None,
+    report_ready: Callable[[], None],
+    has_plan_changed: Callable[[], bool],
+) -> bool:
+    """Run the tasks of the agent until a signal arrives or the plan changes; return whether the plan changed."""
     stop = asyncio.Event()
-    paths = agent.paths
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with asyncio.TaskGroup() as group:
-        if paths.kubelet is not None:
-            group.create_task(_offer(paths.kubelet, agent.read_current_offer, stop))
+        if offer_devices is not None:
+            group.create_task(offer_devices(stop))
         if paths.cni is not None:
             group.create_task(keep_chained(paths.cni, paths.socket, stop))
-        watching = group.create_task(_watch_plan(agent.has_changed, stop))
-        await agent.server.serve(paths.socket, report_ready, stop)
+        plan_watch = group.create_task(_watch_plan(has_plan_changed, stop))
+        await server.serve(paths.socket, report_ready, stop)
     _log.info("stopped")
-    return watching.result()
+    return plan_watch.result()
 
 
-async def _watch_plan(has_changed: Callable[[], bool], stop: asyncio.Event) -> bool:
-    """Stop the agent when the plan changes; return whether that was the reason for the stop."""
+async def _watch_plan(has_plan_changed: Callable[[], bool], stop: asyncio.Event) -> bool:
+    """Set `stop` when the plan changes; return whether the plan has changed."""
     while not stop.is_set():
-        if has_changed():
+        if has_plan_changed():
             _log.info("the plan has changed; taking the new one")
             stop.set()
             return True

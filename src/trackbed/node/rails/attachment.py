@@ -17,25 +17,25 @@ Key = tuple[str, str]
 """(CNI_CONTAINERID, CNI_IFNAME), which the CNI specification makes unique."""
 
 MODES = ("macvlan", "sriov", "move")
-"""How a pod gets a rail: by an interface on the port, a VF of the port, or the port itself."""
+"""How a pod gets a rail: by a macvlan on the port, by a VF of the port, or by the port itself."""
 
 PORT_ITSELF = -1
-"""Stands in place of a VF's number."""
+"""Used in place of a VF number for the port itself."""
 
 _MAC_PREFIX = {4: "0e:7b", 6: "0e:7c"}
-"""Locally administered, unicast (IEEE 802, second-lowest bit of the first byte)."""
+"""First two bytes of a derived MAC, by IP version: locally administered and unicast (IEEE 802, first byte)."""
 
 
 class PodAddress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An address with its prefix length, as text, and its gateway; "" for none."""
+    """An address of a pod with its prefix length, as text, and its gateway ("" if it has none)."""
 
     text: str
     gateway: str = ""
 
     @property
-    def addressed(self) -> AddressPlan:
-        """The address in the plan's form."""
-        return _parse_addressed(self.text, self.gateway)
+    def plan(self) -> AddressPlan:
+        """The address as an AddressPlan."""
+        return _parse_address_plan(self.text, self.gateway)
 
 
 class HostAddress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -63,6 +63,26 @@ class HostRoute(msgspec.Struct, frozen=True, omit_defaults=True):
     onlink: bool = False
 
 
+class PortIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the kernel reports of a device and no pod can choose: compare it before a device moves or gets a name.
+
+    A pod chooses name, index, MAC and group of its interfaces. It chooses neither the device on a bus nor the
+    network namespace of a peer.
+    """
+
+    kind: str = ""
+    """Kind of a software interface, such as veth; empty for hardware."""
+    parent_device: str = ""
+    """Name of the device on its bus; the PCI address of a NIC."""
+    permanent_mac: str = ""
+    """MAC that the driver read from the hardware; empty for VFs, whose port may change it."""
+    port_name: str = ""
+    peer: int = 0
+    """Index of the peer of a veth, or of the interface below; 0 for none."""
+    peer_netns: int = -1
+    """Id of the peer's network namespace in the host's one; -1 without a peer."""
+
+
 class HostPort(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of a port on the host before it moved into a pod; DEL restores it.
 
@@ -77,22 +97,43 @@ class HostPort(msgspec.Struct, frozen=True, omit_defaults=True):
     addresses: tuple[HostAddress, ...] = ()
     routes: tuple[HostRoute, ...] = ()
     conf6: dict[str, int] = {}
+    dscp_priorities: tuple[tuple[int, int], ...] = ()
+    """Pairs (DSCP, priority) of its APP table. The kernel flushes the table with each move."""
+    connection_class: int | None = None
+    """Traffic class that rdma_cm gives connections over its RDMA device; None if unknown. A move resets it."""
     vf: int = PORT_ITSELF
-    """Number of the VF that moved, of port `pf`."""
+    """Number of the moved VF of port `pf`, or PORT_ITSELF."""
     pf: str = ""
+    identity: PortIdentity | None = None
+    """None in records of earlier versions."""
+    flags: int | None = None
+    """Flags of the interface (IFF_*); None in records of earlier versions."""
+    group: int = 0
+    txqlen: int = 0
+    alias: str = ""
+    altnames: tuple[str, ...] = ()
+    mode: int = 0
+    packet_limits: tuple[int, ...] = ()
+    """As in `trackbed.kernel.netlink.links.Link`; empty in records of earlier versions."""
+    has_xdp: bool = False
 
 
-class Rdma(msgspec.Struct, frozen=True):
-    """An RDMA device: its name, and how it gets into a pod (see `trackbed.node.rails.rdma`)."""
+class Rdma(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An RDMA device: its name on the host, and how it gets into a pod (see `trackbed.node.rails.rdma`)."""
 
     name: str
     how: Literal["stays", "moves", "made", "remade"]
+    node_guid: str = ""
+    """By which a hardware device is known in any namespace; empty: it has none, and the name counts."""
+    index: int = -1
+    """Index that the kernel gave the device, by which it is known before GUID and name; -1 if unknown."""
 
 
 class PodPort(msgspec.Struct, frozen=True, omit_defaults=True):
     """A rail in a pod: name, MAC, MTU and addresses of its interface.
 
-    `host` is set for a port or VF that moved. `device` is the kubelet's id of the device, "" without a kubelet.
+    `host` is set for a port or VF that moved into the pod. `device` is the kubelet's id of the device, "" without a
+    kubelet.
     """
 
     rail: int
@@ -117,16 +158,16 @@ class Attachment(msgspec.Struct, frozen=True):
     boot: str
     ports: tuple[PodPort, ...]
     pod: str = ""
-    """NAMESPACE/NAME of a pod of Kubernetes."""
+    """NAMESPACE/NAME of the Kubernetes pod, "" for a container without one."""
 
     @property
     def key(self) -> Key:
-        """The runtime's key of the attachment."""
+        """The key by which the runtime names the attachment."""
         return self.container, self.ifname
 
     @property
     def first_rail(self) -> int:
-        """The lowest rail; no two attachments of one namespace share a rail."""
+        """The lowest rail, which is unique to this attachment within its namespace."""
         return self.ports[0].rail
 
     def __str__(self) -> str:
@@ -134,24 +175,26 @@ class Attachment(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=4096)
-def _parse_addressed(address_and_prefix: str, gateway: str) -> AddressPlan:
+def _parse_address_plan(address_and_prefix: str, gateway: str) -> AddressPlan:
     address, _, prefix = address_and_prefix.partition("/")
     version, number = parse_address(address)
     return AddressPlan(version, number, int(prefix), parse_address(gateway)[1] if gateway else 0, 0, 0)
 
 
-def to_pod_address(addressed: AddressPlan) -> PodAddress:
-    """Return the record of a planned address."""
-    return PodAddress(str(addressed), format_address(addressed.version, addressed.gateway) if addressed.gateway else "")
+def to_pod_address(address_plan: AddressPlan) -> PodAddress:
+    """Return a planned address in the form that the journal records."""
+    return PodAddress(
+        str(address_plan), format_address(address_plan.version, address_plan.gateway) if address_plan.gateway else ""
+    )
 
 
 def derive_mac(addresses: tuple[AddressPlan, ...], key: Key, rail: int) -> str:
     """Return the MAC address of a macvlan, derived from its first IP address.
 
     The kernel refuses to bring up a second macvlan with the same MAC on a port (EADDRINUSE, macvlan_open() in
-    drivers/net/macvlan.c). So an address cannot be held twice on a node even if the journal is wrong or incomplete, and
-    neighbours with a stale entry for an address reach its next holder. Without addresses the MAC is derived from the
-    key and the rail.
+    drivers/net/macvlan.c). Therefore an address cannot be used twice on a node even if the journal is wrong or
+    incomplete, and neighbours with a stale entry for an address reach the next pod that has it. Without addresses the
+    MAC is derived from the key and the rail.
     """
     if addresses:
         version, number = addresses[0].version, addresses[0].address & 0xFFFF_FFFF

@@ -1,23 +1,30 @@
 """Batches of netlink messages, each with its rail and purpose, so that a refusal can name both.
 
-The kernel continues after a refused message. The caller undoes a batch that had a refusal.
+The kernel processes the rest of a batch after it refuses a message. The caller then undoes the batch.
 """
 
+import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from trackbed.kernel.netlink.codec import Message
 from trackbed.kernel.netlink.sockets import BatchError, Socket
 
+_log = logging.getLogger(__name__)
+
 
 class NetlinkStep(NamedTuple):
-    """One message: its rail (-1: none), its action in words, and an errno that is not a failure (0: none)."""
+    """A message with its rail (-1 if it concerns several), its action in words, and an errno that counts as success.
+
+    `accepted_reasons` are more such errnos, each with the reason that is logged where the kernel answers so.
+    """
 
     rail: int
     action: str
     message: Message
-    accepted: int = 0
+    accepted_errno: int = 0
+    accepted_reasons: Mapping[int, str] = {}
 
 
 class StepRefusal(NamedTuple):
@@ -40,18 +47,26 @@ class StepsRefusedError(Exception):
         super().__init__("; ".join(map(str, refusals)))
         self.refusals = refusals
 
-    def list_rails(self, number: int) -> tuple[int, ...]:
-        """Return the rails with a refusal of this errno."""
-        return tuple(sorted({refusal.step.rail for refusal in self.refusals if refusal.errno == number}))
+    def list_rails(self, error_number: int) -> tuple[int, ...]:
+        """Return the rails of the steps that were refused with this errno."""
+        return tuple(sorted({refusal.step.rail for refusal in self.refusals if refusal.errno == error_number}))
 
 
 def send_steps(sock: Socket, steps: Iterable[NetlinkStep]) -> None:
-    """Send all steps in one system call. Raises StepsRefusedError with the refused steps."""
-    listed = list(steps)
+    """Send all steps in one system call. Raises StepsRefusedError if the kernel refused any."""
+    batch = list(steps)
     try:
-        sock.send([step.message for step in listed])
+        sock.send([step.message for step in batch])
     except BatchError as error:
-        refusals = (StepRefusal(listed[failure.index], failure.errno, failure.text) for failure in error.failures)
-        counted = tuple(refusal for refusal in refusals if refusal.errno != refusal.step.accepted)
+        refusals = (StepRefusal(batch[failure.index], failure.errno, failure.text) for failure in error.failures)
+        counted = tuple(refusal for refusal in refusals if not _is_accepted(refusal))
         if counted:
             raise StepsRefusedError(counted) from error
+
+
+def _is_accepted(refusal: StepRefusal) -> bool:
+    """Return whether a refusal counts as success; log its reason if there is one."""
+    step = refusal.step
+    if refusal.errno in step.accepted_reasons:
+        _log.warning("%s: %s", refusal, step.accepted_reasons[refusal.errno])
+    return refusal.errno == step.accepted_errno or refusal.errno in step.accepted_reasons

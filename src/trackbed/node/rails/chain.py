@@ -1,6 +1,6 @@
 """Addition and removal of Trackbed in the plugin chain of the primary network.
 
-The file is a network configuration list (CNI specification 1.1, section 1). The Trackbed plugin is added behind all
+The file is a network configuration list (CNI specification 1.1, section 1). The Trackbed plugin is added after all
 others, and the file is replaced atomically, so a runtime that watches its folder reads either the old list or the new
 one. Nothing else in the list is changed, and the order of its fields is kept.
 """
@@ -18,59 +18,62 @@ _ENDINGS = {".conf", ".conflist", ".json"}
 
 
 class ChainError(Exception):
-    """The file cannot be chained into; the message says why."""
+    """The file is not a network configuration list; the message says why."""
 
 
-def find_primary(folder: Path) -> Path | None:
-    """Return the configuration of the primary network: the first by name, as for containerd and CRI-O; None: none."""
+def find_primary_network(network_folder: Path) -> Path | None:
+    """Return the configuration file of the primary network, or None if there is none.
+
+    It is the first file by name, as for containerd and CRI-O.
+    """
     with suppress(OSError):
-        return min((path for path in folder.iterdir() if path.suffix in _ENDINGS), default=None)
+        return min((path for path in network_folder.iterdir() if path.suffix in _ENDINGS), default=None)
     return None
 
 
-def chain(path: Path) -> bool:
-    """Add the Trackbed plugin; return whether it was missing. Raises ChainError, OSError."""
-    configuration = _read(path)
+def add_to_chain(conflist: Path) -> bool:
+    """Add the Trackbed plugin to a configuration file; return whether it was missing. Raises ChainError, OSError."""
+    configuration = _read_configuration(conflist)
     if any(plugin.get("type") == NAME for plugin in configuration["plugins"]):
         return False
-    _write(path, configuration | {"plugins": [*configuration["plugins"], {"type": NAME}]})
+    _replace_configuration(conflist, configuration | {"plugins": [*configuration["plugins"], {"type": NAME}]})
     return True
 
 
-def unchain(path: Path) -> bool:
-    """Remove the Trackbed plugin; return whether it was listed. Raises ChainError, OSError."""
-    configuration = _read(path)
+def remove_from_chain(conflist: Path) -> bool:
+    """Remove the Trackbed plugin from a configuration file; return whether it was there. Raises ChainError, OSError."""
+    configuration = _read_configuration(conflist)
     plugins = [plugin for plugin in configuration["plugins"] if plugin.get("type") != NAME]
     if len(plugins) == len(configuration["plugins"]):
         return False
-    _write(path, configuration | {"plugins": plugins})
+    _replace_configuration(conflist, configuration | {"plugins": plugins})
     return True
 
 
-def unchain_all(folder: Path) -> tuple[Path, ...]:
+def remove_from_all_chains(network_folder: Path) -> tuple[Path, ...]:
     """Remove the Trackbed plugin from every network configuration in a folder; return the changed files.
 
     Files without a list of plugins are skipped, because they cannot chain Trackbed. Raises OSError.
     """
     changed = []
-    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+    for path in sorted(network_folder.iterdir()) if network_folder.is_dir() else []:
         with suppress(ChainError):
-            if path.suffix in _ENDINGS and unchain(path):
+            if path.suffix in _ENDINGS and remove_from_chain(path):
                 changed.append(path)
     return tuple(changed)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_configuration(conflist: Path) -> dict[str, Any]:
     try:
-        configuration = json.loads(path.read_bytes())
+        configuration = json.loads(conflist.read_bytes())
     except ValueError as error:
-        raise ChainError(f"{path} is no JSON: {error}") from error
+        raise ChainError(f"{conflist} is no JSON: {error}") from error
     plugins = configuration.get("plugins") if isinstance(configuration, dict) else None
     if not isinstance(plugins, list) or not all(isinstance(plugin, dict) for plugin in plugins):
-        raise ChainError(f"{path} has no list of plugins; name the .conflist of the primary network")
+        raise ChainError(f"{conflist} has no list of plugins; name the .conflist of the primary network")
     return dict(configuration)
 
 
-def _write(path: Path, configuration: dict[str, Any]) -> None:
-    """Replace the file and keep its mode. The temporary name has a suffix that no runtime reads."""
-    replace(path, f"{json.dumps(configuration, indent=2)}\n".encode(), stat.S_IMODE(path.stat().st_mode))
+def _replace_configuration(conflist: Path, configuration: dict[str, Any]) -> None:
+    """Replace the file and keep its mode. The suffix of the temporary file is one that no runtime reads."""
+    replace(conflist, f"{json.dumps(configuration, indent=2)}\n".encode(), stat.S_IMODE(conflist.stat().st_mode))

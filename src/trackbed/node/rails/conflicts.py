@@ -19,8 +19,8 @@ from trackbed.node.rails.sandbox import find_sandbox
 
 _log = logging.getLogger(__name__)
 
-PAUSES_SECONDS = (1.0, 1.0, 2.0)
-"""After each probe: PROBE_MIN, PROBE_MIN and ANNOUNCE_WAIT of RFC 5227, section 1.1."""
+_PAUSES_SECONDS = (1.0, 1.0, 2.0)
+"""Pauses after each probe: PROBE_MIN, PROBE_MIN and ANNOUNCE_WAIT of RFC 5227, section 1.1."""
 _ETHERNET_MAC_BYTES = 6
 
 
@@ -41,73 +41,73 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class Conflicts:
-    """The detected conflicts and the running watches. Watches run in the event loop that starts them."""
+    """The detected address conflicts and the running watches, which run in the event loop that starts them."""
 
-    def __init__(self, pauses_seconds: Iterable[float] = PAUSES_SECONDS) -> None:
-        self._pauses_seconds = tuple(pauses_seconds)
+    def __init__(self) -> None:
         self._conflicts: dict[Key, tuple[Conflict, ...]] = {}
         self._watches: dict[Key, asyncio.Task[None]] = {}
 
     def list_conflicts(self) -> tuple[Conflict, ...]:
-        """Return the conflicts of all pods that are still attached."""
+        """Return the address conflicts of all pods that are still attached."""
         return tuple(conflict for conflicts in tuple(self._conflicts.values()) for conflict in conflicts)
 
     @property
-    def watched(self) -> int:
-        """Number of pods that are being watched."""
+    def watch_count(self) -> int:
+        """Number of pods whose addresses are being probed."""
         return len(self._watches)
 
     def describe_conflicts(self, key: Key) -> list[str]:
-        """Return the conflicts of one pod as sentences."""
+        """Return the address conflicts of one pod as sentences."""
         return [str(conflict) for conflict in self._conflicts.get(key, ())]
 
-    def forget(self, key: Key) -> None:
-        """Drop the conflicts of a pod that is gone."""
+    def forget_conflicts(self, key: Key) -> None:
+        """Forget the address conflicts of a pod that has ended."""
         self._conflicts.pop(key, None)
 
-    def watch(self, attachment: Attachment) -> None:
-        """Start to watch a pod; call it in the event loop."""
-        self.unwatch(attachment.key)
-        task = asyncio.create_task(self._watch(attachment))
+    def start_watch(self, attachment: Attachment) -> None:
+        """Start to probe the addresses of a pod; call it in the event loop."""
+        self.stop_watch(attachment.key)
+        task = asyncio.create_task(self._probe_addresses(attachment))
         self._watches[attachment.key] = task
-        task.add_done_callback(lambda _: self._end_watch(attachment.key, task))
+        task.add_done_callback(lambda _: self._finish_watch(attachment.key, task))
 
-    def unwatch(self, key: Key) -> None:
-        """Stop watching a pod, if it is watched; call it in the event loop."""
+    def stop_watch(self, key: Key) -> None:
+        """Stop probing the addresses of a pod, if they are being probed; call it in the event loop."""
         task = self._watches.pop(key, None)
         if task is not None:
             task.cancel()
 
     async def close(self) -> None:
-        """Stop all watches."""
+        """Stop all watches and wait until they have ended."""
         tasks = list(self._watches.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _end_watch(self, key: Key, task: asyncio.Task[None]) -> None:
+    def _finish_watch(self, key: Key, task: asyncio.Task[None]) -> None:
         if self._watches.get(key) is task:
             del self._watches[key]
         if not task.cancelled() and task.exception():
             _log.warning("addresses of %s/%s could not be watched: %s", *key, task.exception())
 
-    async def _watch(self, attachment: Attachment) -> None:
+    async def _probe_addresses(self, attachment: Attachment) -> None:
+        """Probe the addresses of a pod, and record the stations that answer."""
         prober = await asyncio.to_thread(_open_prober, attachment)
         if prober is None:
             return
         loop = asyncio.get_running_loop()
-        loop.add_reader(prober.fileno(), self._receive, attachment, prober)
+        loop.add_reader(prober.fileno(), self._receive_answers, attachment, prober)
         try:
-            for pause_seconds in self._pauses_seconds:
-                prober.send_probes()  # an interface that cannot send is gone, and its address with it
+            for pause_seconds in _PAUSES_SECONDS:
+                prober.send_probes()  # a failure to send means that the interface is gone, and its address with it
                 await asyncio.sleep(pause_seconds)
         finally:
             loop.remove_reader(prober.fileno())
             await asyncio.shield(asyncio.to_thread(prober.close))
 
-    def _receive(self, attachment: Attachment, prober: Prober) -> None:
+    def _receive_answers(self, attachment: Attachment, prober: Prober) -> None:
         prober.receive()
-        conflicts = tuple(_read_conflicts(attachment, prober))
+        conflicts = tuple(_iter_conflicts(attachment, prober))
         if conflicts and conflicts != self._conflicts.get(attachment.key):
             self._conflicts[attachment.key] = conflicts
             for conflict in conflicts:
@@ -115,13 +115,13 @@ class Conflicts:
 
 
 def _open_prober(attachment: Attachment) -> Prober | None:
-    """Return a prober in the pod's namespace; None where the pod is gone or its links have no ARP."""
+    """Return a prober in the pod's namespace; None if the pod is gone or has no address to probe."""
     claims = [
-        AddressClaim(pod.get_index(port.rail), mac, address.addressed.address)
+        AddressClaim(pod.get_interface_index(port.rail), mac, address.plan.address)
         for port in attachment.ports
         if len(mac := bytes.fromhex(port.mac.replace(":", ""))) == _ETHERNET_MAC_BYTES
         for address in port.addresses
-        if address.addressed.version == V4
+        if address.plan.version == V4
     ]
     with find_sandbox((attachment.netns,), attachment.inode) as sandbox:
         if sandbox is None or not claims:
@@ -133,8 +133,8 @@ def _open_prober(attachment: Attachment) -> Prober | None:
             return None
 
 
-def _read_conflicts(attachment: Attachment, prober: Prober) -> Iterable[Conflict]:
-    rails = {pod.get_index(port.rail): port.rail for port in attachment.ports}
+def _iter_conflicts(attachment: Attachment, prober: Prober) -> Iterable[Conflict]:
+    rails = {pod.get_interface_index(port.rail): port.rail for port in attachment.ports}
     for conflict in prober.conflicts:
         address, other = format_address(V4, conflict.address), conflict.other_mac.hex(":")
         yield Conflict(attachment.container, attachment.ifname, rails[conflict.ifindex], address, other)

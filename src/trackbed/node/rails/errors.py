@@ -20,17 +20,17 @@ class Code(enum.IntEnum):
     TRY_AGAIN = 11
     NOT_AVAILABLE = 50
     KERNEL = 100
-    """The kernel refused; everything was undone."""
+    """The kernel refused an operation; everything was undone."""
     EXHAUSTED = 101
     """A rail has no free address on this node."""
     DIFFERS = 102
-    """CHECK found a difference from the attachment."""
+    """CHECK found that the pod differs from its attachment."""
     EXISTS = 104
     """The pod's namespace already has an interface with a rail's name."""
     JOURNAL = 103
     """The journal could not be written, so nothing was changed."""
     BUG = 110
-    """The agent failed in an unforeseen way; its log has the traceback."""
+    """The agent failed unexpectedly; its log has the traceback."""
 
 
 class CniError(Exception):

@@ -3,7 +3,7 @@
     ADD     record the held rails -> kernel -> record the completion -> result    on failure: undo, then report
     DEL     kernel -> record the removal                                          idempotent
     CHECK   compare the kernel with the record; report detected address conflicts
-    GC      DEL for every attachment of the network that the runtime does not list
+    GC      DEL for every attachment of the network that is not in the runtime's list of valid attachments
     STATUS  fails while no ADD could be recorded. A full rail or a missing port fails only the ADD that needs it: a
             failed STATUS makes the whole node unready, for pods without rails too.
 
@@ -11,8 +11,10 @@ A repeated ADD returns the same result and changes nothing. If the pod differs f
 """
 
 import errno
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -20,6 +22,7 @@ from trackbed.fabric.plan.plan import NodePlan
 from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.node.rails import pod, protocol
 from trackbed.node.rails.attacher import UNDONE, Attacher
+from trackbed.node.rails.attachment import Key
 from trackbed.node.rails.batch import StepsRefusedError
 from trackbed.node.rails.conflicts import Conflicts
 from trackbed.node.rails.errors import CniError, Code
@@ -29,16 +32,16 @@ from trackbed.node.rails.protocol import CniRequest
 from trackbed.node.rails.result import build_result
 from trackbed.node.rails.sandbox import open_sandbox
 from trackbed.node.rails.store import ExhaustedError, Store, TakenError
-from trackbed.node.rails.turns import Turns
 
 ReadDevices = Callable[[str, str], dict[int, str]]
-"""Returns the kubelet's device on each rail of a pod, by namespace and name."""
+"""Takes the namespace and name of a pod, and returns the ids of its devices, allocated by the kubelet, by rail."""
 
-_TURN_SECONDS = 30.0
+_LOCK_SECONDS = 30.0
+"""Maximum time that a call waits for another call for the same attachment."""
 
 
 class Handlers:
-    """The commands, for one node."""
+    """Handles the CNI commands on one node. Calls for one attachment run one after another, others in parallel."""
 
     def __init__(
         self,
@@ -48,48 +51,59 @@ class Handlers:
         attacher: Attacher,
         read_devices: ReadDevices | None = None,
     ) -> None:
-        """`read_devices`: None where there is no kubelet; then every pod gets all rails."""
+        """`read_devices`: None without a kubelet; every pod gets all rails then."""
         self._node = node
         self._store = store
         self._conflicts = conflicts
-        self._attacher = attacher
+        self.attacher = attacher
         self._read_devices = read_devices
-        self._turns = Turns(_TURN_SECONDS)
+        self._guard = threading.Lock()
+        self._locks: WeakValueDictionary[Key, threading.Lock] = WeakValueDictionary()
         self._commands: dict[str, Callable[[CniRequest, Phases], bytes]] = {
-            "ADD": self._add,
-            "DEL": self._delete,
-            "CHECK": self._check,
-            "GC": self._collect_garbage,
-            "STATUS": self._check_status,
-            "VERSION": self._list_versions,
+            "ADD": self._handle_add,
+            "DEL": self._handle_del,
+            "CHECK": self._handle_check,
+            "GC": self._handle_gc,
+            "STATUS": self._handle_status,
+            "VERSION": self._handle_version,
         }
 
-    @property
-    def moved(self) -> list[str]:
-        """Ports that have been in a pod since the agent started."""
-        return self._attacher.moved
-
     def handle(self, request: CniRequest, phases: Phases) -> bytes:
-        """Run the command of a request and return the text to print. Raises CniError."""
+        """Run the CNI command of a request and return the text to print. Raises CniError."""
         with _as_cni_errors():
             return self._commands[request.command](request, phases)
 
-    def _add(self, request: CniRequest, phases: Phases) -> bytes:
+    def _handle_add(self, request: CniRequest, phases: Phases) -> bytes:
         mode, rails = self._resolve_rails(request)
         phases.mark("asked")
         if not rails:
-            return msgspec.json.encode({**(request.previous or {}), "cniVersion": request.version})
-        with self._turns.wait_for(request.key), open_sandbox(request.netns) as sandbox:
+            return msgspec.json.encode({**(request.previous_result or {}), "cniVersion": request.cni_version})
+        with self._lock_attachment(request.key), open_sandbox(request.netns) as sandbox:
             phases.mark("open")
-            attachment = self._attacher.repair(request.key, mode, rails, sandbox)
+            attachment = self.attacher.repair(request.key, mode, rails, sandbox)
             phases.mark("known")
-            attachment = attachment or self._attacher.create(request, mode, rails, sandbox, phases)
-        result = msgspec.json.encode(build_result(request.version, attachment, self._node.common, request.previous))
+            attachment = attachment or self.attacher.create(request, mode, rails, sandbox, phases)
+        result = msgspec.json.encode(
+            build_result(request.cni_version, attachment, self._node.common, request.previous_result)
+        )
         phases.mark("result")
         return result
 
+    @contextmanager
+    def _lock_attachment(self, key: Key) -> Iterator[None]:
+        """Hold the lock of `key`. Raises CniError (TRY_AGAIN) if another call still holds it after _LOCK_SECONDS."""
+        with self._guard:
+            lock = self._locks.setdefault(key, threading.Lock())
+        if not lock.acquire(timeout=_LOCK_SECONDS):
+            message = f"another call for {key[0]}/{key[1]} has been running for {_LOCK_SECONDS:.0f} seconds"
+            raise CniError(Code.TRY_AGAIN, message)
+        try:
+            yield
+        finally:
+            lock.release()
+
     def _resolve_rails(self, request: CniRequest) -> tuple[str, dict[int, str]]:
-        """Return the mode and the rails of an ADD, each rail with the kubelet's device ("" for none)."""
+        """Return the mode of an ADD, and the id of the kubelet's device on each of its rails ("" for none)."""
         mode, rails = protocol.parse_rail_request(request.config)
         available = tuple(port.rail for port in self._node.ports)
         if rails is None and request.pod is not None and self._read_devices is not None:
@@ -102,19 +116,19 @@ class Handlers:
                 raise CniError(Code.CONFIG, f"rails names {rail}, but node {self._node.name} has rails {listed}")
         return mode or self._node.common.pod_mode, devices
 
-    def _delete(self, request: CniRequest, phases: Phases) -> bytes:
-        with self._turns.wait_for(request.key):
+    def _handle_del(self, request: CniRequest, phases: Phases) -> bytes:
+        with self._lock_attachment(request.key):
             entry = self._store.get(request.key)
             if entry is not None:
-                self._attacher.remove(entry.attachment, request.netns)
+                self.attacher.remove(entry.attachment, request.netns)
             elif request.netns:
-                self._attacher.remove_unknown(request.netns)
+                self.attacher.remove_unrecorded_leftovers(request.netns)
             phases.mark("kernel")
-        self._conflicts.forget(request.key)
+        self._conflicts.forget_conflicts(request.key)
         return b""
 
-    def _check(self, request: CniRequest, phases: Phases) -> bytes:
-        if request.previous is None:
+    def _handle_check(self, request: CniRequest, phases: Phases) -> bytes:
+        if request.previous_result is None:
             raise CniError(Code.CONFIG, "CHECK needs prevResult, the result of the ADD")
         entry = self._store.get(request.key)
         if entry is None:
@@ -124,7 +138,7 @@ class Handlers:
         attachment = entry.attachment
         with open_sandbox(request.netns) as sandbox:
             differences = [*pod.compare(attachment, self._node.common, sandbox).differences]
-        listed = {address.get("address") for address in request.previous.get("ips") or []}
+        listed = {str(address.get("address")) for address in request.previous_result.get("ips") or []}
         differences += [
             f"rail {port.rail}: prevResult lacks {address.text}"
             for port in attachment.ports
@@ -137,7 +151,7 @@ class Handlers:
             raise CniError(Code.DIFFERS, "; ".join(differences), "DEL and ADD the pod again to set it up anew")
         return b""
 
-    def _collect_garbage(self, request: CniRequest, phases: Phases) -> bytes:
+    def _handle_gc(self, request: CniRequest, phases: Phases) -> bytes:
         valid = protocol.parse_valid_attachments(request.config)
         if valid is None:
             return b""
@@ -147,8 +161,10 @@ class Handlers:
             if attachment.network != request.network or attachment.key in valid or not entry.done:
                 continue
             try:
-                with self._turns.wait_for(attachment.key):
-                    self._attacher.remove(attachment)
+                with self._lock_attachment(attachment.key):
+                    if self._store.get(attachment.key) == entry:  # a DEL may have removed the attachment meanwhile
+                        self.attacher.remove(attachment)
+                self._conflicts.forget_conflicts(attachment.key)
             except (StepsRefusedError, NetlinkError, CniError, OSError) as error:
                 failures.append(f"{attachment}: {error}")
         phases.mark("kernel")
@@ -156,20 +172,20 @@ class Handlers:
             raise CniError(Code.KERNEL, "; ".join(failures), "the others were removed")
         return b""
 
-    def _check_status(self, _: CniRequest, phases: Phases) -> bytes:
+    def _handle_status(self, _: CniRequest, phases: Phases) -> bytes:
         trouble = self._store.check_journal()
         phases.mark("record")
         if trouble:
             raise CniError(Code.NOT_AVAILABLE, trouble, "no pod can get rails until then; DEL works")
         return b""
 
-    def _list_versions(self, request: CniRequest, phases: Phases) -> bytes:
+    def _handle_version(self, request: CniRequest, phases: Phases) -> bytes:
         phases.mark("result")
-        return msgspec.json.encode({"cniVersion": request.version, "supportedVersions": protocol.VERSIONS})
+        return msgspec.json.encode({"cniVersion": request.cni_version, "supportedVersions": protocol.VERSIONS})
 
 
 def _to_cni_error(error: StepsRefusedError) -> CniError:
-    """Return the error of a refusal by the kernel; an interface that already exists in the pod has its own code."""
+    """Return the CniError for refused steps; an interface that already exists in the pod has its own code."""
     existing = [
         str(refusal)
         for refusal in error.refusals
@@ -183,7 +199,7 @@ def _to_cni_error(error: StepsRefusedError) -> CniError:
 
 @contextmanager
 def _as_cni_errors() -> Iterator[None]:
-    """Translate every foreseen failure into a CniError."""
+    """Translate every expected exception into a CniError."""
     try:
         yield
     except (ExhaustedError, TakenError) as error:

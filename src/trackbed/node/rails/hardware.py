@@ -3,8 +3,9 @@
     class/net/PORT/device/virtfnN          VF N of a port (Documentation/ABI/testing/sysfs-bus-pci)
     .../net/NAME, .../infiniband/NAME      its interface and its RDMA device, while they are in this namespace
     class/infiniband/NAME/parent           of a software device (rxe, siw): the interface below it
+    class/infiniband_verbs/FILE/ibdev      of a device file: its RDMA device
 
-No function fails because a file is missing, since VFs come and go at any time.
+A missing file is not an error, since VFs appear and disappear at any time.
 """
 
 from contextlib import suppress
@@ -14,26 +15,35 @@ SYSFS = Path("/sys")
 
 
 def locate_port(netdev: str, sysfs: Path = SYSFS) -> Path:
-    """Return the device folder of a port."""
+    """Return the sysfs folder of a port's device."""
     return sysfs / "class/net" / netdev / "device"
 
 
-def locate_vf(netdev: str, number: int, sysfs: Path = SYSFS) -> Path:
-    """Return the device folder of a VF."""
-    return locate_port(netdev, sysfs) / f"virtfn{number}"
+def locate_vf(netdev: str, vf: int, sysfs: Path = SYSFS) -> Path:
+    """Return the sysfs folder of a VF's device."""
+    return locate_port(netdev, sysfs) / f"virtfn{vf}"
 
 
-def read_interface(device: Path) -> str | None:
-    """Return the name of a device's interface; None while it has none in this namespace."""
-    return _read_first_name(device / "net")
+def read_interface_name(device_folder: Path) -> str | None:
+    """Return the name of a device's interface, or None while the interface is in another namespace."""
+    return _read_first_name(device_folder / "net")
 
 
-def read_rdma_device(device: Path) -> str | None:
-    """Return the name of a device's RDMA device; None while it has none in this namespace."""
-    return _read_first_name(device / "infiniband")
+def read_rdma_device_name(device_folder: Path) -> str | None:
+    """Return the name of a device's RDMA device, or None if it has none in this namespace."""
+    return _read_first_name(device_folder / "infiniband")
 
 
-def find_soft_rdma_device(netdev: str, sysfs: Path = SYSFS) -> str | None:
+def read_node_guid(device_folder: Path) -> str:
+    """Return the node GUID of a device's RDMA device; empty without one, or if it is 0."""
+    name = read_rdma_device_name(device_folder)
+    with suppress(OSError):
+        guid = (device_folder / "infiniband" / (name or "") / "node_guid").read_text().strip()
+        return guid if guid.strip("0:") else ""
+    return ""
+
+
+def find_soft_rdma_device_name(netdev: str, sysfs: Path = SYSFS) -> str | None:
     """Return the name of the software RDMA device on an interface, or None."""
     for folder in _list_folder(sysfs / "class/infiniband"):
         with suppress(OSError):
@@ -42,10 +52,19 @@ def find_soft_rdma_device(netdev: str, sysfs: Path = SYSFS) -> str | None:
     return None
 
 
-def read_numa_node(device: Path) -> int | None:
-    """Return the NUMA node of a device; None where the machine has none or the device is missing."""
+def find_verbs_device_name(rdma_name: str, sysfs: Path = SYSFS) -> str | None:
+    """Return the name of the device file of an RDMA device, such as uverbs0; None if it has none."""
+    for folder in _list_folder(sysfs / "class/infiniband_verbs"):
+        with suppress(OSError):
+            if (folder / "ibdev").read_text().strip() == rdma_name:
+                return folder.name
+    return None
+
+
+def read_numa_node(device_folder: Path) -> int | None:
+    """Return the NUMA node of a device; None if the machine has no NUMA nodes or the device is missing."""
     with suppress(OSError, ValueError):
-        number = int((device / "numa_node").read_text())
+        number = int((device_folder / "numa_node").read_text())
         return number if number >= 0 else None
     return None
 

@@ -10,49 +10,50 @@ import sys
 from pathlib import Path
 
 import trackbed
+from trackbed.host.atomic import replace
 
 NAME = "trackbed"
 """The executable's name, and the `type` of a network configuration that calls it."""
 _CNI = Path(trackbed.__file__).parent / "node" / "cni"
 _SHIM = _CNI / "shim.py"
-BUILT = _CNI / NAME
-"""Path of the built `node/cni/go` in an image."""
+BUILT_EXECUTABLE = _CNI / NAME
+"""Path of the executable that is built from `node/cni/go`; only images contain it."""
 _SOCKET_LINE = 'SOCKET = b"/run/trackbed/agent.sock"'
 _SOCKET_PLACEHOLDER = b"@trackbed-agent-socket@".ljust(107, b".")  # sun_path of unix(7) has 108 bytes with the NUL
 
 
-def install(folder: Path, socket: Path, python: Path | None = None, built: Path = BUILT) -> Path:
-    """Write the executable into `folder` and return its path.
+def install_executable(
+    program_folder: Path, agent_socket: Path, python: Path | None = None, binary: Path = BUILT_EXECUTABLE
+) -> Path:
+    """Write the CNI executable into `program_folder` and return its path.
 
-    The file is replaced atomically, so a runtime never starts an incomplete one.
+    The file is replaced atomically, so a runtime never starts an incomplete one, not even after a power failure.
 
     Args:
-        folder: the runtime's folder of CNI executables.
-        socket: path of the agent's socket.
-        python: the interpreter for the runtime, 3.9 or later. None: use `built` if it exists, else the running
-            interpreter by its real path, because a virtual environment's costs 1 ms more at each start and a pyenv shim
-            80 ms.
-        built: path of the built executable.
+        program_folder: the runtime's folder of CNI executables.
+        agent_socket: path of the agent's socket.
+        python: the interpreter that runs the executable, 3.9 or later. None: use `binary` if it exists, else the
+            running interpreter by its real path, because the one of a virtual environment takes 1 ms more at each start
+            and a pyenv shim 80 ms.
+        binary: path of the built executable.
 
     Raises:
         ValueError: the socket's path is longer than 107 bytes.
     """
-    name = os.fsencode(socket.absolute())
+    name = os.fsencode(agent_socket.absolute())
     if len(name) > len(_SOCKET_PLACEHOLDER):
-        raise ValueError(f"{socket}: a socket's path has {len(_SOCKET_PLACEHOLDER)} bytes at most")
-    if python is None and built.exists():
-        program = _replace_socket(built, _SOCKET_PLACEHOLDER, name.ljust(len(_SOCKET_PLACEHOLDER), b"\0"))
+        raise ValueError(f"{agent_socket}: a socket's path has {len(_SOCKET_PLACEHOLDER)} bytes at most")
+    if python is None and binary.exists():
+        program = _fill_placeholder(binary, _SOCKET_PLACEHOLDER, name.ljust(len(_SOCKET_PLACEHOLDER), b"\0"))
     else:
-        text = _replace_socket(_SHIM, _SOCKET_LINE.encode(), b"SOCKET = %a" % name)
+        text = _fill_placeholder(_SHIM, _SOCKET_LINE.encode(), b"SOCKET = %a" % name)
         program = b"#!%b -ISE\n" % os.fsencode(python or os.path.realpath(sys.executable)) + text.partition(b"\n")[2]
-    new = folder / f".{NAME}.new"
-    new.write_bytes(program)
-    new.chmod(0o755)
-    return new.rename(folder / NAME)
+    path = program_folder / NAME
+    replace(path, program, 0o755)
+    return path
 
 
-def _replace_socket(path: Path, placeholder: bytes, replacement: bytes) -> bytes:
-    """Return the program at `path` with its placeholder replaced."""
+def _fill_placeholder(path: Path, placeholder: bytes, replacement: bytes) -> bytes:
     program = path.read_bytes()
     if program.count(placeholder) != 1:
         raise RuntimeError(f"{path} does not have the expected placeholder once")

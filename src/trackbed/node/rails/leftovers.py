@@ -1,76 +1,66 @@
-"""Removal of interfaces, rules and routes that a former attachment left in a pod without a record.
+"""Removal of macvlans, rules and routes that a former attachment left in a pod without a record.
 
-Macvlans are recognized by their group, moved ports by their index, rules by priority, routes by table.
+Macvlans are recognized by their group, rules by priority, routes by table. `move` returns ports and VFs.
 """
 
 import errno
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 
-from trackbed.fabric.plan.plan import NodePlan, PortPlan
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.kernel.netlink import links, routes, rules
 from trackbed.kernel.netlink.sockets import Socket
-from trackbed.node.rails import hardware, pod
+from trackbed.node.rails import pod
 from trackbed.node.rails.batch import NetlinkStep, send_steps
-from trackbed.node.rails.sandbox import Sandbox
+from trackbed.node.rails.sandbox import MAX_ENTRIES, Sandbox
 
 _log = logging.getLogger(__name__)
 
 
-def remove_leftovers(node: NodePlan, sandbox: Sandbox, host_netns: int) -> bool:
-    """Remove leftovers and return whether there were any; ports move to the namespace `host_netns`.
+def remove_macvlans(sandbox: Sandbox) -> bool:
+    """Remove the macvlans of attachments from a pod; return whether there were any.
 
     Raises:
         StepsRefusedError: the kernel refused to remove something.
     """
-    with Socket(netns=sandbox.fd) as inside:
-        listing = links.list_links(inside)
-        steps = [*_delete_macvlans(listing), *_return_ports(node, listing, host_netns)]
-        if not steps:
-            return False
-        send_steps(inside, [*_delete_rules(node, inside), *_delete_routes(node, inside), *steps])
-    _log.warning("removed interfaces from a pod that has no record")
-    return True
+    with Socket(netns=sandbox.fd) as pod_socket:
+        steps = list(_iter_macvlan_deletions(links.list_links(pod_socket)))
+        if steps:
+            send_steps(pod_socket, steps)
+            _log.warning("removed interfaces from a pod that has no record")
+    return bool(steps)
 
 
-def _delete_macvlans(listing: tuple[links.Link, ...]) -> Iterator[NetlinkStep]:
-    groups = {link.group for link in listing if link.kind == "macvlan" and pod.is_trackbed_group(link.group)}
-    for group in sorted(groups):
-        yield NetlinkStep(-1, "delete the pod's interfaces", links.delete_group(group), errno.ENODEV)
+def remove_settings(node: NodePlan, sandbox: Sandbox) -> None:
+    """Remove the rules and routes of rails from a pod.
 
-
-def _return_ports(node: NodePlan, listing: tuple[links.Link, ...], host_netns: int) -> Iterator[NetlinkStep]:
-    by_index = {link.index: link for link in listing if link.kind != "macvlan"}
-    for port in node.ports:
-        link = by_index.get(pod.get_index(port.rail))
-        if link is not None:
-            name = choose_host_netdev_name(node, port, link.parent_device)
-            _log.warning("rail %d: %s returns without its settings; `trackbed apply` sets it up", port.rail, name)
-            message = links.set_link(link.index, name=name, netns_fd=host_netns)
-            yield NetlinkStep(port.rail, f"move {name} back", message)
-
-
-def choose_host_netdev_name(node: NodePlan, port: PortPlan, device: str | None, sysfs: Path = hardware.SYSFS) -> str:
-    """Return the name that the device at a PCI address should have in the host's namespace.
-
-    A port gets its planned name. A VF gets systemd's name, since only a record has its original one.
+    Raises:
+        StepsRefusedError: the kernel refused to remove something.
+        NetlinkError: the pod has too many of them.
     """
-    for vf in range(node.common.vfs):
-        if hardware.locate_vf(port.netdev, vf, sysfs).resolve().name == device:
-            return f"{port.netdev}v{vf}"
-    return port.netdev
+    with Socket(netns=sandbox.fd, max_entries=MAX_ENTRIES) as pod_socket:
+        send_steps(pod_socket, [*_iter_rule_deletions(node, pod_socket), *_iter_route_deletions(node, pod_socket)])
 
 
-def _delete_rules(node: NodePlan, inside: Socket) -> Iterator[NetlinkStep]:
+def _iter_macvlan_deletions(pod_links: tuple[links.Link, ...]) -> Iterator[NetlinkStep]:
+    """Yield the deletion of each macvlan of an attachment.
+
+    A pod can put any interface into the group; deleting that as a whole fails if one of them cannot be deleted.
+    """
+    for link in pod_links:
+        if link.kind == "macvlan" and pod.is_trackbed_group(link.group):
+            yield NetlinkStep(-1, "delete the pod's interfaces", links.build_delete_link(link.index), errno.ENODEV)
+
+
+def _iter_rule_deletions(node: NodePlan, pod_socket: Socket) -> Iterator[NetlinkStep]:
     first = node.common.rule_priority - 1
-    for rule in rules.list_rules(inside):
+    for rule in rules.list_rules(pod_socket):
         if first <= rule.priority <= first + len(node.common.rails):
-            yield NetlinkStep(-1, f"delete rule {rule.priority}", rules.delete_rule(rule), errno.ENOENT)
+            yield NetlinkStep(-1, f"delete rule {rule.priority}", rules.build_delete_rule(rule), errno.ENOENT)
 
 
-def _delete_routes(node: NodePlan, inside: Socket) -> Iterator[NetlinkStep]:
+def _iter_route_deletions(node: NodePlan, pod_socket: Socket) -> Iterator[NetlinkStep]:
     tables = {rail.table for rail in node.common.rails}
-    for route in routes.list_routes(inside):
+    for route in routes.list_routes(pod_socket):
         if route.table in tables and route.type == routes.RTN_UNREACHABLE:
-            yield NetlinkStep(-1, f"delete route of table {route.table}", routes.delete_route(route), errno.ESRCH)
+            yield NetlinkStep(-1, f"delete route of table {route.table}", routes.build_delete_route(route), errno.ESRCH)

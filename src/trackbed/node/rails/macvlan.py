@@ -6,85 +6,108 @@ configures them. Detaching takes one delete for the whole group, because the ker
 """
 
 import errno
-import socket
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from trackbed.fabric.plan.plan import AddressPlan, NodePlan
 from trackbed.kernel.netlink import links
+from trackbed.kernel.netlink.netns_ids import assign_netns_id
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails import pod
 from trackbed.node.rails.attachment import Attachment, Key, PodPort, derive_mac, to_pod_address
-from trackbed.node.rails.batch import NetlinkStep, send_steps
-from trackbed.node.rails.deletion import InterfaceDeleter
-from trackbed.node.rails.errors import CniError, Code
+from trackbed.node.rails.batch import NetlinkStep, StepsRefusedError, send_steps
+from trackbed.node.rails.deletion import delete_interfaces
+from trackbed.node.rails.hostport import read_port_index
+from trackbed.node.rails.identity import list_identified_links
 from trackbed.node.rails.rdma import find_port_device
 from trackbed.node.rails.sandbox import Sandbox
-from trackbed.node.rails.store import Blocks, Chosen
+from trackbed.node.rails.store import ChosenAddresses
+
+_log = logging.getLogger(__name__)
+
+_THREADS = 16
 
 
 class Macvlan:
-    """Attaches and detaches pods of one node."""
+    """Attaches pods of one node to its ports by macvlan interfaces, and detaches them."""
 
-    def __init__(self, node: NodePlan) -> None:
+    def __init__(self, node: NodePlan, host_netns_fd: int) -> None:
+        """`host_netns_fd` is a descriptor of the node's network namespace."""
         self._node = node
-        self._deleter = InterfaceDeleter()
+        self._host_netns_fd = host_netns_fd
+        self._threads = ThreadPoolExecutor(_THREADS, "deletion")
 
-    def select_blocks(self, rails: Iterable[int]) -> Blocks:
-        """Return the planned pod addresses of these rails of the node."""
-        return {port.rail: port.addresses for port in self._node.ports if port.rail in rails}
-
-    def build_ports(self, chosen: Chosen, key: Key, devices: Mapping[int, str]) -> tuple[PodPort, ...]:
-        """Return the pod's ports for the chosen addresses; `devices` are the kubelet's device ids by rail."""
+    def build_ports(
+        self, chosen_addresses: ChosenAddresses, key: Key, device_ids: Mapping[int, str]
+    ) -> tuple[PodPort, ...]:
+        """Return the pod's ports for the chosen addresses; `device_ids` are the kubelet's, by rail."""
         return tuple(
-            self._build_port(rail, addresses, key, devices.get(rail, "")) for rail, addresses in chosen.items()
+            self._build_port(rail, addresses, key, device_ids.get(rail, ""))
+            for rail, addresses in chosen_addresses.items()
         )
 
-    def _build_port(self, rail: int, addresses: tuple[AddressPlan, ...], key: Key, device: str) -> PodPort:
+    def _build_port(self, rail: int, addresses: tuple[AddressPlan, ...], key: Key, device_id: str) -> PodPort:
         common, port = self._node.common, self._node.find_port(rail)
         name, mac = common.rails[rail].pod_netdev, derive_mac(addresses, key, rail)
         head = (rail, name, mac, common.mtu_bytes, tuple(map(to_pod_address, addresses)))
-        return PodPort(*head, rdma=find_port_device(port, common) if port else None, device=device)
+        return PodPort(*head, rdma=find_port_device(port, common) if port else None, device=device_id)
 
     def attach(self, attachment: Attachment, sandbox: Sandbox) -> None:
-        """Create the interfaces and configure them. StepsRefusedError and CniError leave the completed part."""
+        """Create the interfaces and configure them.
+
+        After StepsRefusedError or CniError, the caller undoes what was completed.
+        """
         with Socket() as host:
-            send_steps(host, list(self._create_interfaces(attachment, sandbox)))
-        with Socket(netns=sandbox.fd) as inside:
-            send_steps(inside, pod.bring_up(attachment, self._node.common))
+            send_steps(host, list(self._iter_creation_steps(attachment, sandbox)))
+        with Socket(netns=sandbox.fd) as pod_socket:
+            send_steps(pod_socket, pod.iter_setup_steps(attachment, self._node.common))
 
     def detach(self, attachment: Attachment, sandbox: Sandbox | None, *, alone: bool) -> None:
-        """Remove the attachment from its namespace, if that still exists. Raises StepsRefusedError.
+        """Remove the attachment from its namespace, if that still exists. Raises StepsRefusedError, NetlinkError.
 
         `alone`: no other attachment is in the namespace.
         """
         if sandbox is None:
             return
-        with Socket(netns=sandbox.fd) as inside:
-            send_steps(inside, pod.take_down(attachment, self._node.common, alone=alone))
-        message = links.delete_group(pod.get_group(attachment))
+        pod.clear_settings(attachment, self._node.common, sandbox, alone=alone)
+        message = links.build_delete_group(pod.get_interface_group(attachment))
         step = NetlinkStep(-1, "delete the pod's interfaces", message, errno.ENODEV)
-        self._deleter.delete(sandbox.fd, step, (pod.get_index(port.rail) for port in attachment.ports))
+        indexes = [pod.get_interface_index(port.rail) for port in attachment.ports]
+        try:
+            complete = delete_interfaces(self._threads, sandbox.fd, step, indexes)
+        except StepsRefusedError as error:
+            _log.warning("%s: %s; deleting each by itself", attachment, error)
+            complete = False
+        if not complete:
+            self._delete_each(attachment, sandbox)
 
-    def _create_interfaces(self, attachment: Attachment, sandbox: Sandbox) -> Iterator[NetlinkStep]:
-        group = pod.get_group(attachment)
+    def _delete_each(self, attachment: Attachment, sandbox: Sandbox) -> None:
+        """Delete all macvlans in a pod that are on the attachment's ports, whatever the pod has made of them."""
+        rails = {port.rail for port in attachment.ports}
+        netdevs = {port.netdev for port in self._node.ports if port.rail in rails}
+        with Socket() as host, Socket(netns=sandbox.fd) as pod_socket:
+            host_id = assign_netns_id(host, self._host_netns_fd)
+            ports = {link.index for link in links.list_links(host) if link.name in netdevs}
+            steps = [
+                NetlinkStep(-1, f"delete {link.name}", links.build_delete_link(link.index), errno.ENODEV)
+                for link, identity in list_identified_links(host, sandbox.fd)
+                if link.kind == "macvlan" and identity.peer in ports and identity.peer_netns == host_id
+            ]
+            send_steps(pod_socket, steps)
+
+    def _iter_creation_steps(self, attachment: Attachment, sandbox: Sandbox) -> Iterator[NetlinkStep]:
+        group = pod.get_interface_group(attachment)
         for port in attachment.ports:
             host_port = self._node.find_port(port.rail)
             parent = host_port.netdev if host_port else ""
-            message = links.create_macvlan(
+            message = links.build_create_macvlan(
                 port.name,
-                _read_parent_index(port.rail, parent),
+                read_port_index(port.rail, parent),
                 netns_fd=sandbox.fd,
-                index=pod.get_index(port.rail),
+                index=pod.get_interface_index(port.rail),
                 mac=port.mac,
                 mtu=port.mtu_bytes,
                 group=group,
             )
             yield NetlinkStep(port.rail, f"create {port.name} on port {parent}", message)
-
-
-def _read_parent_index(rail: int, parent: str) -> int:
-    try:
-        return socket.if_nametoindex(parent)
-    except OSError as error:
-        remedy = "`trackbed doctor` on this node says why and what to do"
-        raise CniError(Code.KERNEL, f"rail {rail}: port {parent} is not on this node", remedy) from error

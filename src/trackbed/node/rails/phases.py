@@ -22,7 +22,7 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class Phases:
-    """The phases of one call. A phase lasts from the previous mark to its own."""
+    """The durations of the phases of one call. A phase lasts from the previous mark to its own."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -30,25 +30,25 @@ class Phases:
         self.microseconds: dict[str, float] = {}
 
     def mark(self, phase: str) -> None:
-        """End a phase; durations of a repeated phase add up."""
+        """End the current phase under this name; durations of a repeated name add up."""
         now = self._clock()
         self.microseconds[phase] = round(self.microseconds.get(phase, 0) + (now - self._since) * 1e6, 1)
         self._since = now
 
 
 class Timings:
-    """The latest calls, oldest first. Safe for use by several threads."""
+    """The timings of the latest calls. It is thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last: deque[Timing] = deque(maxlen=_KEPT)
 
     def add(self, timing: Timing) -> None:
-        """Add a call's timing."""
+        """Add the timing of a call; beyond the limit the oldest is dropped."""
         with self._lock:
             self._last.append(timing)
 
     def list_timings(self) -> tuple[Timing, ...]:
-        """Return the kept timings."""
+        """Return the timings of the latest calls, oldest first."""
         with self._lock:
             return tuple(self._last)

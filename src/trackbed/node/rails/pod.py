@@ -5,6 +5,7 @@ An interface has index 65536 + rail in the pod, so a batch can refer to it befor
 """
 
 import errno
+import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from socket import AF_INET, AF_INET6
@@ -12,83 +13,96 @@ from typing import Final, NamedTuple
 
 from trackbed.fabric.model.ranges import V4, V6
 from trackbed.fabric.plan.plan import AddressPlan, CommonPlan
-from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRoute, PlannedRule, build_fence, build_rule
+from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRoute, PlannedRule, build_fence_rule, build_source_rule
 from trackbed.kernel.netlink import addresses, links, routes, rules
 from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails.attachment import Attachment, PodPort
-from trackbed.node.rails.batch import NetlinkStep
-from trackbed.node.rails.result import list_pod_routes
-from trackbed.node.rails.sandbox import Sandbox
+from trackbed.node.rails.batch import NetlinkStep, StepsRefusedError, send_steps
+from trackbed.node.rails.result import iter_pod_routes
+from trackbed.node.rails.sandbox import MAX_ENTRIES, Sandbox
+
+_log = logging.getLogger(__name__)
 
 _FIRST_INDEX: Final = 1 << 16
 _FIRST_GROUP: Final = 0x5442_0000
 _GROUPS: Final = 1 << 12
-_CONF: Final = {"rp_filter": 2, "arp_ignore": 1, "arp_announce": 2}
-"""Documentation/networking/ip-sysctl.rst explains the values; the host's step `routing` sets the same."""
+_IPV4_SYSCTLS: Final = {"rp_filter": 2, "arp_ignore": 1, "arp_announce": 2}
+"""Sysctls of each interface, as the step `routing` sets them on the host (Documentation/networking/ip-sysctl.rst)."""
 _FAMILY: Final = {V4: AF_INET, V6: AF_INET6}
 
 
 class PodComparison(NamedTuple):
-    """A pod compared with its attachment: the number of interfaces that exist, and all differences as sentences."""
+    """A pod compared with its attachment: the number of its interfaces that exist, and all differences as sentences."""
 
-    interfaces: int
+    interface_count: int
     differences: tuple[str, ...]
 
 
-def get_index(rail: int) -> int:
+def get_interface_index(rail: int) -> int:
     """Return the interface index of a rail in a pod."""
     return _FIRST_INDEX + rail
 
 
-def get_group(attachment: Attachment) -> int:
+def get_interface_group(attachment: Attachment) -> int:
     """Return the interface group of an attachment."""
     return _FIRST_GROUP + attachment.first_rail
 
 
-def is_trackbed_group(number: int) -> bool:
+def is_trackbed_group(group: int) -> bool:
     """Return whether an interface group belongs to an attachment."""
-    return _FIRST_GROUP <= number < _FIRST_GROUP + _GROUPS
+    return _FIRST_GROUP <= group < _FIRST_GROUP + _GROUPS
 
 
-def bring_up(attachment: Attachment, common: CommonPlan) -> Iterator[NetlinkStep]:
-    """Yield the steps that configure existing interfaces: up, addresses, routes, rules."""
+def iter_setup_steps(attachment: Attachment, common: CommonPlan) -> Iterator[NetlinkStep]:
+    """Yield the steps that bring existing interfaces up and add their addresses, routes and rules."""
     for port in attachment.ports:
-        up = links.set_link(get_index(port.rail), up=True, ipv4_conf=_choose_conf(attachment, port))
+        up = links.build_set_link(
+            get_interface_index(port.rail), up=True, ipv4_conf=_choose_ipv4_sysctls(attachment, port)
+        )
         yield NetlinkStep(port.rail, f"bring up {port.name}", up)
     for port in attachment.ports:
         for address in port.addresses:
-            message = addresses.add_address(_to_address(port.rail, address.addressed))
+            message = addresses.build_add_address(_to_address(port.rail, address.plan))
             yield NetlinkStep(port.rail, f"add {address.text} to {port.name}", message)
-    for rail, route in list_pod_routes(attachment, common):
-        # Another attachment of this pod may have added the route to the main table.
+    for rail, route in iter_pod_routes(attachment, common):
+        # Another attachment of this pod may have added this route to the main table.
         accepted = errno.EEXIST if route.table == MAIN_TABLE else 0
-        message = routes.add_route(_to_route(rail, route))
+        message = routes.build_add_route(_to_route(rail, route))
         yield NetlinkStep(rail, f"add route {route.to} to table {route.table}", message, accepted)
-    for rail, planned in _iter_rules(attachment, common):
+    for rail, rule in _iter_rules(attachment, common):
         # The rule may exist: all attachments share the fence, and a crash may leave the other rules.
-        message = rules.add_rule(_to_policy_rule(planned))
-        yield NetlinkStep(rail, f"add rule {planned.priority}", message, errno.EEXIST)
+        message = rules.build_add_rule(_to_policy_rule(rule))
+        yield NetlinkStep(rail, f"add rule {rule.priority}", message, errno.EEXIST)
 
 
-def take_down(attachment: Attachment, common: CommonPlan, *, alone: bool) -> Iterator[NetlinkStep]:
-    """Yield the steps that delete rules and routes that outlive the interfaces.
+def iter_removal_steps(attachment: Attachment, common: CommonPlan, *, alone: bool) -> Iterator[NetlinkStep]:
+    """Yield the steps that delete the rules and routes that would outlive the interfaces.
 
     The fence is kept unless the attachment is `alone` in the pod.
     """
-    for rail, planned in _iter_rules(attachment, common):
-        if planned.source or alone:
-            message = rules.delete_rule(_to_policy_rule(planned))
-            yield NetlinkStep(rail, f"delete rule {planned.priority}", message, errno.ENOENT)
-    for rail, route in list_pod_routes(attachment, common):
+    for rail, rule in _iter_rules(attachment, common):
+        if rule.source or alone:
+            message = rules.build_delete_rule(_to_policy_rule(rule))
+            yield NetlinkStep(rail, f"delete rule {rule.priority}", message, errno.ENOENT)
+    for rail, route in iter_pod_routes(attachment, common):
         if route.unreachable:
-            message = routes.delete_route(_to_route(rail, route))
+            message = routes.build_delete_route(_to_route(rail, route))
             yield NetlinkStep(rail, f"delete route of table {route.table}", message, errno.ESRCH)
 
 
-def compare(attachment: Attachment, common: CommonPlan, sandbox: Sandbox) -> PodComparison:
-    """Compare the pod with its attachment."""
+def clear_settings(attachment: Attachment, common: CommonPlan, sandbox: Sandbox, *, alone: bool) -> None:
+    """Delete the rules and routes of an attachment. A refusal is logged: they end with the pod's namespace."""
     with Socket(netns=sandbox.fd) as sock:
+        try:
+            send_steps(sock, iter_removal_steps(attachment, common, alone=alone))
+        except StepsRefusedError as error:
+            _log.warning("%s: %s", attachment, error)
+
+
+def compare(attachment: Attachment, common: CommonPlan, sandbox: Sandbox) -> PodComparison:
+    """Return the differences between a pod and its attachment. Raises NetlinkError if the pod cannot be read."""
+    with Socket(netns=sandbox.fd, max_entries=MAX_ENTRIES) as sock:
         by_name = {link.name: link for link in links.list_links(sock)}
         existing = [port for port in attachment.ports if port.name in by_name and by_name[port.name].mac == port.mac]
         differences = (
@@ -96,25 +110,25 @@ def compare(attachment: Attachment, common: CommonPlan, sandbox: Sandbox) -> Pod
             *_compare_addresses(attachment, sock),
             *_compare_routes(attachment, common, sock),
             *_compare_rules(attachment, common, sock),
-            *_compare_conf(attachment, existing, sandbox),
+            *_compare_sysctls(attachment, existing, sandbox),
         )
     return PodComparison(len(existing), differences)
 
 
-def _compare_links(attachment: Attachment, by_name: dict[str, links.Link]) -> Iterator[str]:
+def _compare_links(attachment: Attachment, links_by_name: dict[str, links.Link]) -> Iterator[str]:
     for port in attachment.ports:
-        link = by_name.get(port.name)
+        link = links_by_name.get(port.name)
         if link is None:
             yield f"rail {port.rail}: {port.name} is missing"
             continue
         for attribute, have, want in (
             ("MAC", link.mac, port.mac),
             ("MTU", link.mtu, port.mtu_bytes),
-            ("index", link.index, get_index(port.rail)),
+            ("index", link.index, get_interface_index(port.rail)),
         ):
             if have != want:
                 yield f"rail {port.rail}: {attribute} of {port.name} is {have}, was {want}"
-        if not link.up:
+        if not link.is_up:
             yield f"rail {port.rail}: {port.name} is down"
 
 
@@ -122,7 +136,7 @@ def _compare_addresses(attachment: Attachment, sock: Socket) -> Iterator[str]:
     have = {(a.index, a.family, a.address, a.prefix): a for a in addresses.list_addresses(sock)}
     for port in attachment.ports:
         for address in port.addresses:
-            want = _to_address(port.rail, address.addressed)
+            want = _to_address(port.rail, address.plan)
             configured = have.get((want.index, want.family, want.address, want.prefix))
             if configured is None:
                 yield f"rail {port.rail}: address {address.text} is missing from {port.name}"
@@ -134,7 +148,7 @@ def _compare_addresses(attachment: Attachment, sock: Socket) -> Iterator[str]:
 
 def _compare_routes(attachment: Attachment, common: CommonPlan, sock: Socket) -> Iterator[str]:
     have = {(r.family, r.table, r.dst, r.prefix, r.gateway, r.type) for r in routes.list_routes(sock)}
-    for rail, route in list_pod_routes(attachment, common):
+    for rail, route in iter_pod_routes(attachment, common):
         want = _to_route(rail, route)
         if (want.family, want.table, want.dst, want.prefix, want.gateway, want.type) not in have:
             yield f"rail {rail}: route {route.to} is missing from table {route.table}"
@@ -142,55 +156,53 @@ def _compare_routes(attachment: Attachment, common: CommonPlan, sock: Socket) ->
 
 def _compare_rules(attachment: Attachment, common: CommonPlan, sock: Socket) -> Iterator[str]:
     have = {(r.family, r.priority, r.table, r.src, r.src_prefix, r.dst, r.dst_prefix) for r in rules.list_rules(sock)}
-    for rail, planned in _iter_rules(attachment, common):
-        want = _to_policy_rule(planned)
+    for rail, rule in _iter_rules(attachment, common):
+        want = _to_policy_rule(rule)
         key = (want.family, want.priority, want.table, want.src, want.src_prefix, want.dst, want.dst_prefix)
         if key not in have:
-            source = f"from {planned.source}" if planned.source else f"not to {planned.unless_to}"
-            yield f"rail {rail}: rule {planned.priority} {source} lookup {planned.table} is missing"
+            source = f"from {rule.source}" if rule.source else f"not to {rule.unless_to}"
+            yield f"rail {rail}: rule {rule.priority} {source} lookup {rule.table} is missing"
 
 
-def _compare_conf(attachment: Attachment, ports: list[PodPort], sandbox: Sandbox) -> Iterator[str]:
+def _compare_sysctls(attachment: Attachment, ports: list[PodPort], sandbox: Sandbox) -> Iterator[str]:
     with enter_netns(sandbox.fd):
-        have = {port.rail: read_ipv4_conf(port.name, _choose_conf(attachment, port)) for port in ports}
+        have = {port.rail: read_ipv4_sysctls(port.name, _choose_ipv4_sysctls(attachment, port)) for port in ports}
     for port in ports:
-        for key, want in _choose_conf(attachment, port).items():
+        for key, want in _choose_ipv4_sysctls(attachment, port).items():
             if have[port.rail][key] != want:
                 yield f"rail {port.rail}: {key} of {port.name} is {have[port.rail][key]}, was {want}"
 
 
-def read_ipv4_conf(name: str, keys: Iterable[str]) -> dict[str, int]:
-    """Return sysctls of an interface in the calling thread's network namespace."""
-    folder = Path("/proc/sys/net/ipv4/conf", name)
+def read_ipv4_sysctls(netdev: str, keys: Iterable[str]) -> dict[str, int]:
+    """Return IPv4 sysctls of an interface in the network namespace of the calling thread."""
+    folder = Path("/proc/sys/net/ipv4/conf", netdev)
     return {key: int((folder / key).read_text()) for key in keys}
 
 
-def _choose_conf(attachment: Attachment, port: PodPort) -> dict[str, int]:
-    """Return the sysctls of a port; arp_filter is set where another port of the pod has the same subnet."""
-    subnets = {address.addressed.subnet for address in port.addresses}
-    others = {
-        address.addressed.subnet for other in attachment.ports if other is not port for address in other.addresses
-    }
-    return _CONF | ({"arp_filter": 1} if subnets & others else {})
+def _choose_ipv4_sysctls(attachment: Attachment, port: PodPort) -> dict[str, int]:
+    """Return the IPv4 sysctls of a port; arp_filter is set if another port of the pod has the same subnet."""
+    subnets = {address.plan.subnet for address in port.addresses}
+    others = {address.plan.subnet for other in attachment.ports if other is not port for address in other.addresses}
+    return _IPV4_SYSCTLS | ({"arp_filter": 1} if subnets & others else {})
 
 
 def _iter_rules(attachment: Attachment, common: CommonPlan) -> Iterator[tuple[int, PlannedRule]]:
-    """Yield the rules of each address, and one fence for each IP version."""
+    """Yield the rule of each address and one fence for each IP version, each with its rail."""
     fenced: set[int] = set()
     for port in attachment.ports:
         for address in port.addresses:
-            version = address.addressed.version
-            yield port.rail, build_rule(common, port.rail, address.addressed)
-            outer = build_fence(common, version)
+            version = address.plan.version
+            yield port.rail, build_source_rule(common, port.rail, address.plan)
+            outer = build_fence_rule(common, version)
             if outer and version not in fenced:
                 fenced.add(version)
                 yield port.rail, outer
 
 
-def _to_address(rail: int, addressed: AddressPlan) -> addresses.Address:
-    flags = addresses.IFA_F_NODAD if addressed.version == V6 else 0  # a pod must be able to bind its address at once
+def _to_address(rail: int, address_plan: AddressPlan) -> addresses.Address:
+    flags = addresses.IFA_F_NODAD if address_plan.version == V6 else 0  # a pod must be able to bind its address at once
     return addresses.Address(
-        get_index(rail), _FAMILY[addressed.version], addressed.address, addressed.prefix, flags=flags
+        get_interface_index(rail), _FAMILY[address_plan.version], address_plan.address, address_plan.prefix, flags=flags
     )
 
 
@@ -200,7 +212,7 @@ def _to_route(rail: int, route: PlannedRoute) -> routes.Route:
         table=route.table,
         dst=route.to.base,
         prefix=route.to.prefix,
-        oif=0 if route.unreachable else get_index(rail),
+        oif=0 if route.unreachable else get_interface_index(rail),
         gateway=route.gateway,
         prefsrc=route.source,
         scope=routes.RT_SCOPE_UNIVERSE if route.gateway or route.unreachable else routes.RT_SCOPE_LINK,
@@ -208,14 +220,14 @@ def _to_route(rail: int, route: PlannedRoute) -> routes.Route:
     )
 
 
-def _to_policy_rule(planned: PlannedRule) -> rules.PolicyRule:
-    network = planned.source or planned.unless_to
+def _to_policy_rule(rule: PlannedRule) -> rules.PolicyRule:
+    network = rule.source or rule.unless_to
     assert network is not None  # noqa: S101 - plan.routes.Rule: exactly one of the two is set
-    source, outer = planned.source, planned.unless_to
+    source, outer = rule.source, rule.unless_to
     return rules.PolicyRule(
         family=_FAMILY[network.version],
-        priority=planned.priority,
-        table=planned.table,
+        priority=rule.priority,
+        table=rule.table,
         src=source.base if source else 0,
         src_prefix=source.prefix if source else 0,
         dst=outer.base if outer else 0,

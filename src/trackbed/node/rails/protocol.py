@@ -20,9 +20,9 @@ from trackbed.node.rails.errors import CniError, Code
 VERSIONS: Final = ("1.0.0", "1.1.0")
 MAX_CONFIG_BYTES: Final = 1 << 20
 MAX_FRAME_BYTES: Final = MAX_CONFIG_BYTES + (1 << 17)
-"""The configuration and a runtime's environment (Linux allows one variable 128 KiB)."""
+"""Maximum size of a configuration with a runtime's environment (Linux allows 128 KiB for one variable)."""
 STATUS_REQUEST: Final = "TRACKBED_STATUS"
-"""The variable of a request by `trackbed agent status`; the executable only passes variables that begin with CNI_."""
+"""Environment variable that marks a request of `trackbed agent status`; the CNI executable passes on only CNI_*."""
 
 COMMANDS: Final = ("ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION")
 _CONTAINER_COMMANDS: Final = ("ADD", "DEL", "CHECK")
@@ -49,32 +49,32 @@ class PodName(NamedTuple):
 
 
 class CniRequest(NamedTuple):
-    """One call of a runtime. `key` and `netns` are ("", "") and "" for a command without container."""
+    """One call of a runtime. Commands without a container have the key ("", "") and the netns ""."""
 
     command: str
-    version: str
+    cni_version: str
     key: Key
     netns: str
     network: str
     config: Json
     pod: PodName | None = None
-    """Set by a kubelet's runtime; None for any other."""
+    """Set by the runtime of a kubelet; None for other runtimes."""
 
     @property
-    def previous(self) -> Json | None:
-        """The result of the preceding plugins in a chain."""
+    def previous_result(self) -> Json | None:
+        """The result of the preceding plugins in a chain; None if the configuration has none."""
         return self.config.get("prevResult")
 
 
 class RailRequest(NamedTuple):
-    """The mode and rails that an ADD requests; None: those of the plan."""
+    """The mode and rails that an ADD requests: None for the mode of the plan, and None for all rails."""
 
     mode: str | None
     rails: tuple[int, ...] | None
 
 
 def split_request(body: bytes) -> tuple[dict[str, str], bytes]:
-    """Split a request's body into environment and configuration. Raises CniError where it is malformed."""
+    """Return the environment and the configuration in the body of a request. Raises CniError if it is malformed."""
     names, separator, config = body.partition(b"\0\0") if not body.startswith(b"\0") else (b"", b"\0", body[1:])
     if not separator:
         raise CniError(Code.INPUT, "the request has no end of its environment", "is the executable of this version?")
@@ -88,21 +88,21 @@ def split_request(body: bytes) -> tuple[dict[str, str], bytes]:
 
 
 def parse_request(environment: Mapping[str, str], config: bytes) -> CniRequest:
-    """Check a call and return it. Raises CniError, whose message names the offending field."""
+    """Parse and check a call of a runtime. Raises CniError, whose message names the offending field."""
     command = environment.get("CNI_COMMAND", "")
     if command not in COMMANDS:
         raise _build_environment_error("CNI_COMMAND", command, f"it must be one of {', '.join(COMMANDS)}")
     document = _decode_config(config)
-    version = _parse_version(document)
+    version = _parse_cni_version(document)
     if command == "VERSION":
         return CniRequest(command, version, ("", ""), "", "", document)
-    network = _parse_network(document)
+    network = _parse_network_name(document)
     if command not in _CONTAINER_COMMANDS:
         return CniRequest(command, version, ("", ""), "", network, document)
-    key = _check_container(environment.get("CNI_CONTAINERID", "")), _check_ifname(environment.get("CNI_IFNAME", ""))
-    netns = _check_netns(environment.get("CNI_NETNS", ""), required=command != "DEL")
-    _check_previous(document)
-    return CniRequest(command, version, key, netns, network, document, _parse_pod(environment.get("CNI_ARGS", "")))
+    key = _parse_container_id(environment.get("CNI_CONTAINERID", "")), _parse_ifname(environment.get("CNI_IFNAME", ""))
+    netns = _parse_netns_path(environment.get("CNI_NETNS", ""), required=command != "DEL")
+    _check_previous_result(document)
+    return CniRequest(command, version, key, netns, network, document, _parse_pod_name(environment.get("CNI_ARGS", "")))
 
 
 def parse_rail_request(config: Json) -> RailRequest:
@@ -111,7 +111,9 @@ def parse_rail_request(config: Json) -> RailRequest:
         if name not in _TRACKBED_FIELDS and name not in _STANDARD_FIELDS and not name.startswith("cni.dev/"):
             close = get_close_matches(name, _TRACKBED_FIELDS, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else f"; Trackbed knows {' and '.join(_TRACKBED_FIELDS)}"
-            raise CniError(Code.UNSUPPORTED_FIELD, f"{name}: {_shorten(config[name])} is no field of Trackbed{hint}")
+            raise CniError(
+                Code.UNSUPPORTED_FIELD, f"{name}: {_shorten_value(config[name])} is no field of Trackbed{hint}"
+            )
     mode = config.get("mode")
     if mode is not None and mode not in MODES:
         raise _build_config_error("mode", mode, f"it must be one of {', '.join(MODES)}, or left out")
@@ -119,7 +121,7 @@ def parse_rail_request(config: Json) -> RailRequest:
 
 
 def parse_valid_attachments(config: Json) -> frozenset[Key] | None:
-    """Return the attachments that a GC keeps. None: there is no list, as from cnitool, and all are kept.
+    """Return the keys of the attachments that a GC keeps; None to keep all, if the configuration lists none (cnitool).
 
     Raises:
         CniError: the field is not a list of attachments.
@@ -130,21 +132,21 @@ def parse_valid_attachments(config: Json) -> frozenset[Key] | None:
     listed = config[field]
     if not isinstance(listed, list):
         raise _build_config_error(field, listed, "it must be the list of attachments that are still valid")
-    return frozenset(_parse_key(f"{field}[{at}]", entry) for at, entry in enumerate(listed))
+    return frozenset(_parse_attachment_key(f"{field}[{at}]", entry) for at, entry in enumerate(listed))
 
 
 def encode_answer(status: int, text: bytes) -> bytes:
-    """Return the answer that makes the executable print `text` and exit with `status`."""
+    """Encode the answer that makes the executable print `text` and exit with `status`."""
     return len(text).to_bytes(4, "big") + bytes([status]) + text
 
 
-def encode_error(error: CniError, version: str) -> bytes:
-    """Return an error in the format of the CNI specification."""
-    document = {"cniVersion": version, "code": int(error.code), "msg": error.message}
+def encode_error(error: CniError, cni_version: str) -> bytes:
+    """Encode an error as JSON in the format of the CNI specification."""
+    document = {"cniVersion": cni_version, "code": int(error.code), "msg": error.message}
     return msgspec.json.encode(document | ({"details": error.details} if error.details else {}))
 
 
-def _parse_key(field: str, entry: object) -> Key:
+def _parse_attachment_key(field: str, entry: object) -> Key:
     fields = entry if isinstance(entry, dict) else {}
     container, ifname = fields.get("containerID"), fields.get("ifname")
     if not isinstance(container, str) or not isinstance(ifname, str):
@@ -158,52 +160,52 @@ def _decode_config(raw: bytes) -> Json:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CniError(Code.DECODE, f"the network configuration is no JSON: {error}") from error
     if not isinstance(document, dict):
-        raise CniError(Code.DECODE, f"the network configuration is no object but {_shorten(document)}")
+        raise CniError(Code.DECODE, f"the network configuration is no object but {_shorten_value(document)}")
     return document
 
 
-def _parse_version(config: Json) -> str:
+def _parse_cni_version(config: Json) -> str:
     version = config.get("cniVersion")
     if version not in VERSIONS:
-        message = f"cniVersion {_shorten(version)} is not supported; Trackbed speaks {' and '.join(VERSIONS)}"
+        message = f"cniVersion {_shorten_value(version)} is not supported; Trackbed speaks {' and '.join(VERSIONS)}"
         raise CniError(Code.VERSION, message)
     return str(version)
 
 
-def _parse_network(config: Json) -> str:
+def _parse_network_name(config: Json) -> str:
     name = config.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > _MAX_NAME:
         raise _build_config_error("name", name, f"it must be 1 to {_MAX_NAME} letters, digits, '_', '.' or '-'")
     return name
 
 
-def _check_container(container: str) -> str:
-    if not _NAME.fullmatch(container) or len(container) > _MAX_NAME:
+def _parse_container_id(container_id: str) -> str:
+    if not _NAME.fullmatch(container_id) or len(container_id) > _MAX_NAME:
         rule = f"it must be 1 to {_MAX_NAME} letters, digits, '_', '.' or '-', a letter or digit first"
-        raise _build_environment_error("CNI_CONTAINERID", container, rule)
-    return container
+        raise _build_environment_error("CNI_CONTAINERID", container_id, rule)
+    return container_id
 
 
-def _parse_pod(arguments: str) -> PodName | None:
+def _parse_pod_name(cni_args: str) -> PodName | None:
     """Return the pod that a kubelet's runtime names in CNI_ARGS: K8S_POD_NAMESPACE=...;K8S_POD_NAME=...;..."""
-    values = dict(pair.partition("=")[::2] for pair in arguments.split(";"))
+    values = dict(pair.partition("=")[::2] for pair in cni_args.split(";"))
     names = values.get("K8S_POD_NAMESPACE", ""), values.get("K8S_POD_NAME", "")
     if not any(names):
         return None
     if not all(_POD_NAME.fullmatch(name) and len(name) <= _MAX_POD_NAME for name in names):
         rule = "K8S_POD_NAMESPACE and K8S_POD_NAME must be names of Kubernetes"
-        raise _build_environment_error("CNI_ARGS", arguments, rule)
+        raise _build_environment_error("CNI_ARGS", cni_args, rule)
     return PodName(*names)
 
 
-def _check_ifname(name: str) -> str:
-    if not 0 < len(name.encode()) <= _MAX_IFNAME or name in {".", ".."} or re.search(r"[/:\s]", name):
+def _parse_ifname(ifname: str) -> str:
+    if not 0 < len(ifname.encode()) <= _MAX_IFNAME or ifname in {".", ".."} or re.search(r"[/:\s]", ifname):
         rule = f"it must have 1 to {_MAX_IFNAME} bytes without '/', ':' and blanks"
-        raise _build_environment_error("CNI_IFNAME", name, rule)
-    return name
+        raise _build_environment_error("CNI_IFNAME", ifname, rule)
+    return ifname
 
 
-def _check_netns(path: str, *, required: bool) -> str:
+def _parse_netns_path(path: str, *, required: bool) -> str:
     if (path.startswith("/") and len(path.encode()) <= _MAX_PATH) or (not path and not required):
         return path
     rule = "it must be the absolute path of the container's network namespace"
@@ -220,7 +222,7 @@ def _parse_rails(rails: object) -> tuple[int, ...] | None:
     return tuple(sorted(numbers))
 
 
-def _check_previous(config: Json) -> None:
+def _check_previous_result(config: Json) -> None:
     previous = config.get("prevResult")
     if previous is None:
         return
@@ -232,14 +234,14 @@ def _check_previous(config: Json) -> None:
             raise _build_config_error(f"prevResult.{field}", previous[field], "it must be a list of objects")
 
 
-def _build_environment_error(name: str, value: str, rule: str) -> CniError:
-    return CniError(Code.ENVIRONMENT, f"{name} is {_shorten(value)}; {rule}")
+def _build_environment_error(variable: str, value: str, rule: str) -> CniError:
+    return CniError(Code.ENVIRONMENT, f"{variable} is {_shorten_value(value)}; {rule}")
 
 
 def _build_config_error(field: str, value: object, rule: str) -> CniError:
-    return CniError(Code.CONFIG, f"{field} is {_shorten(value)}; {rule}")
+    return CniError(Code.CONFIG, f"{field} is {_shorten_value(value)}; {rule}")
 
 
-def _shorten(value: object) -> str:
+def _shorten_value(value: object) -> str:
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - a line of a log stays readable

@@ -8,55 +8,55 @@ from collections.abc import Iterator
 
 from trackbed.fabric.model.ranges import format_address
 from trackbed.fabric.plan.plan import CommonPlan
-from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRoute, build_routes
+from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRoute, iter_routes
 from trackbed.node.rails.attachment import Attachment, PodPort
 from trackbed.node.rails.protocol import Json
 
 _MTU_AND_TABLE_VERSION = "1.1.0"
-"""The first version whose result has an interface's mtu and a route's table."""
+"""The first CNI version whose result has the MTU of an interface and the table of a route."""
 
 
-def build_result(version: str, attachment: Attachment, common: CommonPlan, previous: Json | None) -> Json:
-    """Return the result of an attachment in the format of `version`, appended to the `previous` result."""
-    before = previous or {}
-    first = len(before.get("interfaces") or [])
+def build_result(cni_version: str, attachment: Attachment, common: CommonPlan, previous_result: Json | None) -> Json:
+    """Return the result of an attachment in the format of `cni_version`, appended to the previous result."""
+    preceding = previous_result or {}
+    first = len(preceding.get("interfaces") or [])
     added = {
-        "interfaces": [_build_interface(version, port, attachment.netns) for port in attachment.ports],
+        "interfaces": [_build_interface(cni_version, port, attachment.netns) for port in attachment.ports],
         "ips": [
             {"address": address.text, **({"gateway": address.gateway} if address.gateway else {}), "interface": number}
             for number, port in enumerate(attachment.ports, first)
             for address in port.addresses
         ],
         "routes": [
-            _build_route(version, route)
-            for _, route in list_pod_routes(attachment, common)
-            if _is_expressible(version, route)
+            _build_route(cni_version, route)
+            for _, route in iter_pod_routes(attachment, common)
+            if _is_expressible(cni_version, route)
         ],
     }
-    merged = {field: [*(before.get(field) or []), *entries] for field, entries in added.items()}
-    return {**before, "cniVersion": version, **merged}
+    merged = {field: [*(preceding.get(field) or []), *entries] for field, entries in added.items()}
+    return {**preceding, "cniVersion": cni_version, **merged}
 
 
-def list_pod_routes(attachment: Attachment, common: CommonPlan) -> Iterator[tuple[int, PlannedRoute]]:
-    """Yield all planned routes of an attachment with their rails."""
+def iter_pod_routes(attachment: Attachment, common: CommonPlan) -> Iterator[tuple[int, PlannedRoute]]:
+    """Yield the rail and the planned route, for all routes of an attachment."""
     for port in attachment.ports:
         first = port.rail == attachment.first_rail
         for address in port.addresses:
-            for route in build_routes(common, port.rail, address.addressed, first=first):
+            for route in iter_routes(common, port.rail, address.plan, carries_supernet=first):
                 yield port.rail, route
 
 
-def _build_interface(version: str, port: PodPort, netns: str) -> Json:
-    mtu = {"mtu": port.mtu_bytes} if version >= _MTU_AND_TABLE_VERSION else {}
-    return {"name": port.name, "mac": port.mac, **mtu, "sandbox": netns}
+def _build_interface(cni_version: str, port: PodPort, netns_path: str) -> Json:
+    mtu = {"mtu": port.mtu_bytes} if cni_version >= _MTU_AND_TABLE_VERSION else {}
+    return {"name": port.name, "mac": port.mac, **mtu, "sandbox": netns_path}
 
 
-def _is_expressible(version: str, route: PlannedRoute) -> bool:
+def _is_expressible(cni_version: str, route: PlannedRoute) -> bool:
     """Return whether a result can contain the route: no `unreachable` ones, and before 1.1.0 only the main table."""
-    return not route.unreachable and (version >= _MTU_AND_TABLE_VERSION or route.table == MAIN_TABLE)
+    return not route.unreachable and (cni_version >= _MTU_AND_TABLE_VERSION or route.table == MAIN_TABLE)
 
 
-def _build_route(version: str, route: PlannedRoute) -> Json:
+def _build_route(cni_version: str, route: PlannedRoute) -> Json:
     gateway = {"gw": format_address(route.to.version, route.gateway)} if route.gateway else {}
-    table = {"table": route.table} if version >= _MTU_AND_TABLE_VERSION else {}
+    table = {"table": route.table} if cni_version >= _MTU_AND_TABLE_VERSION else {}
     return {"dst": str(route.to), **gateway, **table}

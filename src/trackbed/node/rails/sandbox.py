@@ -1,4 +1,4 @@
-"""The network namespace that a runtime names by path: opened, checked, and recognized later by its inode.
+"""Network namespaces that a runtime names by path: opened, checked, and later identified by their inode.
 
 A path may refer to another namespace later. The inode in nsfs is unique while the namespace exists (namespaces(7)).
 """
@@ -15,39 +15,41 @@ from trackbed.node.rails.errors import CniError, Code
 
 _NS_GET_NSTYPE: Final = 0xB703  # include/uapi/linux/nsfs.h
 OWN_NETNS: Final = "/proc/thread-self/ns/net"
+MAX_ENTRIES: Final = 1 << 14
+"""Addresses, routes or rules of a pod that are listed: a pod could add so many that they fill the agent's memory."""
 
 
 class Sandbox(NamedTuple):
-    """An open network namespace."""
+    """The open network namespace of a pod."""
 
     fd: int
     inode: int
 
 
 @contextmanager
-def open_sandbox(path: str) -> Iterator[Sandbox]:
-    """Open the namespace at `path`.
+def open_sandbox(netns_path: str) -> Iterator[Sandbox]:
+    """Open the network namespace of a pod at a path.
 
     Raises:
         CniError: the path does not exist (UNKNOWN_CONTAINER), or is not the namespace of a container (ENVIRONMENT).
     """
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # O_NONBLOCK: the path may be a FIFO
+        fd = os.open(netns_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # O_NONBLOCK: the path may be a FIFO
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise CniError(Code.UNKNOWN_CONTAINER, f"CNI_NETNS {path}: {error.strerror}") from error
+        raise CniError(Code.UNKNOWN_CONTAINER, f"CNI_NETNS {netns_path}: {error.strerror}") from error
     except OSError as error:
-        raise CniError(Code.ENVIRONMENT, f"CNI_NETNS {path}: {error.strerror}") from error
+        raise CniError(Code.ENVIRONMENT, f"CNI_NETNS {netns_path}: {error.strerror}") from error
     try:
-        yield Sandbox(fd, _read_inode(fd, path))
+        yield Sandbox(fd, _read_container_inode(fd, netns_path))
     finally:
         os.close(fd)
 
 
 @contextmanager
-def find_sandbox(paths: Iterable[str], inode: int) -> Iterator[Sandbox | None]:
-    """Open the namespace with this inode at the first of `paths` that refers to it; yield None where none does."""
-    for path in paths:
-        fd = _open_inode(path, inode)
+def find_sandbox(netns_paths: Iterable[str], inode: int) -> Iterator[Sandbox | None]:
+    """Open the namespace with this inode at the first of the paths that refers to it; yield None if no path does."""
+    for path in netns_paths:
+        fd = _open_namespace(path, inode)
         if fd is not None:
             try:
                 yield Sandbox(fd, inode)
@@ -57,9 +59,10 @@ def find_sandbox(paths: Iterable[str], inode: int) -> Iterator[Sandbox | None]:
     yield None
 
 
-def _open_inode(path: str, inode: int) -> int | None:
+def _open_namespace(netns_path: str, inode: int) -> int | None:
+    """Return a descriptor of the namespace at a path if it has this inode, or else None."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(netns_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     if os.fstat(fd).st_ino == inode and _is_netns(fd):
@@ -68,12 +71,13 @@ def _open_inode(path: str, inode: int) -> int | None:
     return None
 
 
-def _read_inode(fd: int, path: str) -> int:
+def _read_container_inode(fd: int, netns_path: str) -> int:
+    """Return the inode of a container's namespace. Raises CniError for any other file, and for the node's namespace."""
     if not _is_netns(fd):
-        raise CniError(Code.ENVIRONMENT, f"CNI_NETNS {path} is no network namespace")
+        raise CniError(Code.ENVIRONMENT, f"CNI_NETNS {netns_path} is no network namespace")
     inode = os.fstat(fd).st_ino
     if inode == Path(OWN_NETNS).stat().st_ino:
-        raise CniError(Code.ENVIRONMENT, f"CNI_NETNS {path} is the node's own network namespace")
+        raise CniError(Code.ENVIRONMENT, f"CNI_NETNS {netns_path} is the node's own network namespace")
     return inode
 
 

@@ -1,9 +1,11 @@
 """The agent's unix socket: one request per connection, handled in a thread, answered, and timed.
 
-Logged and survived: a client that closes the connection, is silent for 5 seconds, sends a malformed request, or is
-neither root nor the agent's user; a lack of descriptors or memory at accept (EMFILE, ENFILE, ENOBUFS, ENOMEM: asyncio
-accepts again after a second); and an unforeseen exception in a handler, which the runtime receives as code 110. Any
-other failure ends the agent.
+The agent logs and survives the following failures; any other ends it:
+
+- a client closes the connection, is silent for 5 seconds, sends a malformed request, or is neither root nor the agent's
+  user;
+- descriptors or memory run out at accept (EMFILE, ENFILE, ENOBUFS, ENOMEM), and asyncio accepts again after a second;
+- a handler raises an unexpected exception, which the runtime receives as code 110.
 """
 
 import asyncio
@@ -15,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -42,8 +44,16 @@ _MAX_PATH_BYTES = 107  # sun_path of unix(7), without the NUL
 _CREDENTIALS = struct.Struct("=iII")  # struct ucred of unix(7): pid, uid, gid
 
 
+class _CallAnswer(NamedTuple):
+    """Exit status and text for the executable, and the request if it was a valid call of a runtime."""
+
+    status: int
+    text: bytes
+    request: CniRequest | None = None
+
+
 class Server:
-    """Serves one node's handlers."""
+    """Serves the CNI handlers of one node on a unix socket."""
 
     def __init__(self, node: NodePlan, handlers: Handlers, store: Store, conflicts: Conflicts, clock: Clock) -> None:
         self._node = node
@@ -56,19 +66,24 @@ class Server:
         self._running: set[asyncio.Task[Any]] = set()
         self._refused: dict[Key, CniError] = {}
 
-    async def serve(self, path: Path, report_ready: Callable[[], None], stop: asyncio.Event) -> None:
-        """Serve at `path` until `stop`; call `report_ready` once requests are accepted. Raises OSError."""
-        if len(os.fsencode(path)) > _MAX_PATH_BYTES:
-            raise OSError(0, f"a socket's path may have {_MAX_PATH_BYTES} bytes at most", str(path))
-        server = await asyncio.start_unix_server(self._handle_connection, sock=_listen(path))
-        report_ready()
-        await stop.wait()
-        server.close()
-        if self._running:
-            await asyncio.wait(self._running, timeout=_SHUTDOWN_SECONDS)
-        await self._conflicts.close()
-        self._threads.shutdown(wait=False)
-        os.unlink(path)  # noqa: PTH108 - the event loop has nothing else to do at this point
+    async def serve(self, socket_path: Path, report_ready: Callable[[], None], stop: asyncio.Event) -> None:
+        """Serve until `stop` is set; call `report_ready` once requests are accepted.
+
+        Raises OSError if the socket cannot be created.
+        """
+        if len(os.fsencode(socket_path)) > _MAX_PATH_BYTES:
+            raise OSError(0, f"a socket's path may have {_MAX_PATH_BYTES} bytes at most", str(socket_path))
+        server = await asyncio.start_unix_server(self._handle_connection, sock=_open_listener(socket_path))
+        try:
+            report_ready()
+            await stop.wait()
+        finally:
+            server.close()
+            if self._running:
+                await asyncio.wait(self._running, timeout=_SHUTDOWN_SECONDS)
+            await self._conflicts.close()
+            self._threads.shutdown(wait=False)
+            os.unlink(socket_path)  # noqa: PTH108 - the event loop has nothing else to do at this point
 
     async def _handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -94,25 +109,26 @@ class Server:
                 return
             body = await reader.readexactly(length)
         phases = Phases(self._clock)
-        status, text, request = await self._answer(body, phases)
+        status, text, request = await self._answer_request(body, phases)
         writer.write(protocol.encode_answer(status, text))
         async with asyncio.timeout(_TIMEOUT_SECONDS):
             await writer.drain()
         phases.mark("answer")
         if request is not None:
-            self._record_call(request, status, phases)
+            self._finish_call(request, status, phases)
 
-    async def _answer(self, body: bytes, phases: Phases) -> tuple[int, bytes, CniRequest | None]:
-        """Return the exit status and the text to print, and the request if it was a valid call of a runtime."""
+    async def _answer_request(self, body: bytes, phases: Phases) -> _CallAnswer:
+        """Handle the request in a body and return the answer."""
         request: CniRequest | None = None
         try:
             environment, config = protocol.split_request(body)
             if protocol.STATUS_REQUEST in environment:
-                return 0, await asyncio.to_thread(self._encode_status), None
+                return _CallAnswer(0, await asyncio.to_thread(self._encode_status))
             request = protocol.parse_request(environment, config)
             phases.mark("parse")
             loop = asyncio.get_running_loop()
-            return 0, await loop.run_in_executor(self._threads, self._handlers.handle, request, phases), request
+            text = await loop.run_in_executor(self._threads, self._handlers.handle, request, phases)
+            return _CallAnswer(0, text, request)
         except CniError as error:
             failure = error
         except Exception as error:  # noqa: BLE001 - one bad request must not end the rails of all later pods
@@ -123,54 +139,57 @@ class Server:
         title = f"{request.command} {_format_pod(request)}" if request else "a request"
         _log.warning("%s: %s", title, failure)
         if request is not None and request.command == "ADD":
-            self._remember_refused(request.key, failure)
-        return 1, protocol.encode_error(failure, request.version if request else protocol.VERSIONS[-1]), request
+            self._keep_refused_add(request.key, failure)
+        cni_version = request.cni_version if request else protocol.VERSIONS[-1]
+        return _CallAnswer(1, protocol.encode_error(failure, cni_version), request)
 
-    def _remember_refused(self, key: Key, failure: CniError) -> None:
-        """Keep the latest refused ADDs for `status`, until their pod is attached or deleted."""
+    def _keep_refused_add(self, key: Key, failure: CniError) -> None:
+        """Keep the latest refused ADDs for `trackbed agent status`, until their pod is attached or deleted."""
         self._refused.pop(key, None)
         self._refused[key] = failure
         while len(self._refused) > _REFUSED_KEPT:
             del self._refused[next(iter(self._refused))]
 
-    def _record_call(self, request: CniRequest, status: int, phases: Phases) -> None:
-        """Keep the timing of an answered call, and start or stop the watch of its pod."""
+    def _finish_call(self, request: CniRequest, status: int, phases: Phases) -> None:
+        """Record the timing of an answered call; start the watch for conflicts after an ADD, stop it after a DEL."""
         pod = f"{request.key[0]}/{request.key[1]}"
         self._timings.add(Timing(request.command, pod, status, phases.microseconds))
         if request.command == "DEL":
             self._refused.pop(request.key, None)
-            self._conflicts.unwatch(request.key)
+            self._conflicts.stop_watch(request.key)
             if status == 0:
                 _log.info("DEL %s: gone", _format_pod(request))
         elif request.command == "ADD" and status == 0:
             self._refused.pop(request.key, None)
             entry = self._store.get(request.key)
             if entry is not None:
-                self._conflicts.watch(entry.attachment)
-                _log.info("ADD %s", describe(entry.attachment))
+                self._conflicts.start_watch(entry.attachment)
+                _log.info("ADD %s", describe_attachment(entry.attachment))
 
     def _encode_status(self) -> bytes:
-        document = {
-            "node": self._node.name,
-            "fabric": self._node.common.fabric,
-            "version": __version__,
-            "free": self._store.count_free({port.rail: port.addresses for port in self._node.ports}),
-            "attachments": [
-                {"done": entry.done, **msgspec.to_builtins(entry.attachment)} for entry in self._store.list_entries()
-            ],
-            "devices": self._count_devices(),
-            "conflicts": self._conflicts.list_conflicts(),
-            "watched": self._conflicts.watched,
-            "moved": self._handlers.moved,
-            "refused": [_describe_refusal(key, failure) for key, failure in tuple(self._refused.items())],
-            "trouble": self._store.check_journal(),
-            "timings": self._timings.list_timings(),
-        }
-        return msgspec.json.encode(document)
+        return msgspec.json.encode(
+            {
+                "node": self._node.name,
+                "fabric": self._node.common.fabric,
+                "version": __version__,
+                "free": self._store.count_free_addresses({port.rail: port.addresses for port in self._node.ports}),
+                "attachments": [
+                    {"done": entry.done, **msgspec.to_builtins(entry.attachment)}
+                    for entry in self._store.list_entries()
+                ],
+                "devices": self._summarize_devices(),
+                "conflicts": self._conflicts.list_conflicts(),
+                "watched": self._conflicts.watch_count,
+                "moved": self._handlers.attacher.moved_ports,
+                "refused": [_describe_refusal(key, failure) for key, failure in tuple(self._refused.items())],
+                "trouble": self._store.check_journal(),
+                "timings": self._timings.list_timings(),
+            }
+        )
 
-    def _count_devices(self) -> dict[int, dict[str, Any]]:
-        """Return by rail the number of devices, the number of those in pods, and the ids of lost ones."""
-        moved = self._store.list_moved()
+    def _summarize_devices(self) -> dict[int, dict[str, Any]]:
+        """Return, by rail, the number of devices, the number of devices in pods, and the ids of lost devices."""
+        moved = self._store.map_moved_devices()
         try:
             offer = read_offer(self._node, moved)
         except (OSError, NetlinkError) as error:
@@ -186,8 +205,8 @@ class Server:
         }
 
 
-def describe(attachment: Attachment) -> str:
-    """Return an attachment in one line: the pod, and for each rail its interface, VF, RDMA device and addresses."""
+def describe_attachment(attachment: Attachment) -> str:
+    """Describe an attachment in one line: the pod, and for each rail its interface, VF, RDMA device and addresses."""
     rails = []
     for port in attachment.ports:
         vf = (f"VF {port.host.vf}",) if port.host and port.host.pf else ()
@@ -215,17 +234,17 @@ def _is_permitted(client: socket.socket) -> bool:
     return False
 
 
-def _listen(path: Path) -> socket.socket:
+def _open_listener(socket_path: Path) -> socket.socket:
     """Return a listening socket that only its owner can open.
 
-    An existing file is stale: the journal's lock excludes a second agent.
+    A file at `path` is stale, because the journal's lock excludes a second agent.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
+    socket_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    socket_path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     umask = os.umask(0o177)
     try:
-        listener.bind(str(path))
+        listener.bind(str(socket_path))
     finally:
         os.umask(umask)
     listener.listen(128)

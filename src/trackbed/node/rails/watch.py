@@ -1,4 +1,4 @@
-"""A cached view of the ports that is read again only after a change, since ports change rarely.
+"""A cache for a value read from the ports, which is read again only after a port has changed.
 
 The kernel announces every change of an interface (rtnetlink(7), RTMGRP_LINK). Changes that it does not announce, such
 as a driver that loses its RDMA device, are noticed after MAX_AGE_SECONDS.
@@ -18,21 +18,21 @@ _Value = TypeVar("_Value")
 
 
 class Watch(Generic[_Value]):
-    """The value of `read` as of the last change, for the network namespace in which the watch was created."""
+    """Calls `read_value` and caches its result until a port changes in the namespace in which the watch was created."""
 
-    def __init__(self, read: Callable[[], _Value], clock: Callable[[], float] = time.monotonic) -> None:
-        self._read = read
+    def __init__(self, read_value: Callable[[], _Value], clock: Callable[[], float] = time.monotonic) -> None:
+        self._read = read_value
         self._clock = clock
         self._monitor = open_link_monitor()
-        self._value = read()
+        self._value = read_value()
         self._expiry = clock() + MAX_AGE_SECONDS
 
     def close(self) -> None:
-        """Close the socket of the kernel's announcements."""
+        """Close the socket that receives the kernel's announcements."""
         self._monitor.close()
 
     def __call__(self) -> _Value:
-        """Return the current value. An exception of `read` is passed on, and the next call reads again."""
+        """Return the current value. After an exception of `read_value` the next call reads again."""
         if self._has_changed() or self._clock() > self._expiry:
             self._expiry = 0.0
             self._value = self._read()

@@ -1,6 +1,6 @@
 """The pods of this node that have rails: read from the rails' agent, written to the RailNode's status.
 
-Updates are batched, because pods come and go by the dozen. No pod's start waits for them.
+Updates are batched, because many pods start and end together. The start of a pod does not wait for them.
 """
 
 import asyncio
@@ -12,28 +12,31 @@ import msgspec
 
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import KubeError
+from trackbed.cluster.api.paths import join_path
 from trackbed.cluster.resources.railnode import API_VERSION, KIND, PATH, Allocation
 from trackbed.node.rails.client import read_status
 
 MANAGER = "trackbed-allocations"
 SECONDS = 15.0
 """Interval between reads of the agent's status; only changes are written."""
-MOST = 256
-"""Maximum number of listed pods; some kubelets run 250."""
+MAX_ALLOCATIONS = 256
+"""Maximum number of allocations in a status; some kubelets run 250 pods."""
 
 
-async def publish(client: Client, name: str, socket: Path, report: Callable[[str], None]) -> None:
-    """Publish allocations until cancelled. While the agent does not answer, the last ones are kept."""
+async def publish_allocations(
+    client: Client, node_name: str, agent_socket: Path, report: Callable[[str], None]
+) -> None:
+    """Publish allocations until cancelled. While the agent does not answer, the last published allocations are kept."""
     published: tuple[Allocation, ...] | None = None
     reported = ""
     while True:
         trouble = ""
         try:
-            allocations = list_allocations(await asyncio.to_thread(read_status, socket))
+            allocations = list_allocations(await asyncio.to_thread(read_status, agent_socket))
             if allocations != published:
-                await _write(client, name, allocations)
+                await _write_allocations(client, node_name, allocations)
                 published = allocations
-        except (OSError, msgspec.MsgspecError, KubeError) as error:
+        except (OSError, KubeError) as error:
             trouble = f"allocations are not published: {error}"
         if trouble not in {"", reported}:
             report(trouble)
@@ -42,13 +45,13 @@ async def publish(client: Client, name: str, socket: Path, report: Callable[[str
 
 
 def list_allocations(status: Mapping[str, Any]) -> tuple[Allocation, ...]:
-    """Return the allocations in the output of `trackbed agent status`, sorted by namespace and pod."""
+    """Return the first MAX_ALLOCATIONS pods in the output of `trackbed agent status`, sorted by namespace and name."""
     allocations = [
         _to_allocation(attachment)
         for attachment in status.get("attachments", ())
         if attachment.get("pod") and attachment.get("done", True)
     ]
-    return tuple(sorted(allocations, key=lambda allocation: (allocation.namespace, allocation.pod))[:MOST])
+    return tuple(sorted(allocations, key=lambda allocation: (allocation.namespace, allocation.pod))[:MAX_ALLOCATIONS])
 
 
 def _to_allocation(attachment: Mapping[str, Any]) -> Allocation:
@@ -58,7 +61,7 @@ def _to_allocation(attachment: Mapping[str, Any]) -> Allocation:
     return Allocation(namespace, pod, tuple(port["rail"] for port in ports), addresses)
 
 
-async def _write(client: Client, name: str, allocations: tuple[Allocation, ...]) -> None:
-    identity = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}}
+async def _write_allocations(client: Client, node_name: str, allocations: tuple[Allocation, ...]) -> None:
+    identity = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": node_name}}
     body = {**identity, "status": {"allocations": msgspec.to_builtins(allocations)}}
-    await client.apply(f"{PATH}/{name}/status", body, MANAGER)
+    await client.apply(join_path(PATH, node_name, "status"), body, MANAGER)

@@ -4,15 +4,17 @@ The host is examined every SECONDS, each node at a different time, and never whi
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
 
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import KubeError
+from trackbed.cluster.api.paths import join_path
 from trackbed.cluster.api.times import format_now
-from trackbed.cluster.resources.conditions import Condition, find, put
+from trackbed.cluster.resources.conditions import Condition, find_condition, put_condition
 from trackbed.cluster.resources.railnode import (
     API_VERSION,
     HEALTHY,
@@ -26,65 +28,80 @@ from trackbed.doctor.diagnosis import Diagnosis
 from trackbed.doctor.finding import Finding
 from trackbed.fabric.documents import DocumentError
 from trackbed.fabric.model.problems import SpecError
+from trackbed.fabric.plan.node_document import parse_node
 from trackbed.fabric.plan.plan import NodePlan
-from trackbed.fabric.plan.wire import parse_node
 from trackbed.kernel.netlink.codec import NetlinkError
 
 MANAGER = "trackbed-findings"
 SECONDS = 600.0
+"""Interval between examinations of the host."""
 _MAX_FINDINGS = 20
 _MAX_CHARACTERS = 512
 
-GetRailNode = Callable[[], tuple[RailNodeSpec, RailNodeStatus] | None]
-"""Returns the RailNode of this node as last watched."""
 Examine = Callable[[NodePlan], Awaitable[Diagnosis]]
-Report = Callable[[str], None]
+"""Returns doctor's diagnosis of a node."""
+WatchedRailNode = tuple[RailNodeSpec, RailNodeStatus]
+"""Spec and status of a RailNode as last watched."""
 
 
-def compute_first_delay(name: str) -> float:
+class _HealthReport(NamedTuple):
+    """The condition Healthy of a RailNode, and the findings behind it."""
+
+    condition: Condition
+    findings: tuple[RailNodeFinding, ...] = ()
+
+
+def compute_first_delay(node_name: str) -> float:
     """Return the seconds until a node's first examination, spread so that agents started together do not coincide."""
-    return crc32(name.encode()) % int(SECONDS)
+    return crc32(node_name.encode()) % int(SECONDS)
 
 
-async def publish(client: Client, name: str, get_rail_node: GetRailNode, examine: Examine, report: Report) -> None:
-    """Publish findings until cancelled. A failed write is retried at the next examination."""
-    await asyncio.sleep(compute_first_delay(name))
+async def publish_findings(
+    client: Client,
+    node_name: str,
+    get_rail_node: Callable[[], WatchedRailNode | None],
+    examine: Examine,
+    report: Callable[[str], None],
+) -> None:
+    """Publish doctor's findings until cancelled. A failed write is retried at the next examination.
+
+    `get_rail_node` returns the RailNode of this node as last watched, or None.
+    """
+    await asyncio.sleep(compute_first_delay(node_name))
     while True:
         rail_node = get_rail_node()
         if rail_node is not None and rail_node[0].plan and not rail_node[0].may_change:
             try:
-                await _update_status(client, name, rail_node, examine)
+                await _update_status(client, node_name, rail_node, examine)
             except KubeError as error:
                 report(f"findings are not published: {error}")
         await asyncio.sleep(SECONDS)
 
 
-async def _update_status(
-    client: Client, name: str, rail_node: tuple[RailNodeSpec, RailNodeStatus], examine: Examine
-) -> None:
-    """Examine the host, and write the status if it changed."""
+async def _update_status(client: Client, node_name: str, rail_node: WatchedRailNode, examine: Examine) -> None:
+    """Examine the host, and write the RailNode's status if it has changed."""
     spec, status = rail_node
-    judged, findings = await _examine(spec, examine)
-    old = find(status.conditions, HEALTHY)
-    (condition,) = put([old] if old.last_transition_time else [], judged, format_now())
+    judged, findings = await _examine_host(spec, examine)
+    old = find_condition(status.conditions, HEALTHY)
+    (condition,) = put_condition([old] if old.last_transition_time else [], judged, format_now())
     if (condition, findings) == (old, status.findings):
         return
     new_status = msgspec.to_builtins(RailNodeStatus(conditions=(condition,), findings=findings))
-    body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "status": new_status}
-    await client.apply(f"{PATH}/{name}/status", body, MANAGER)
+    body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": node_name}, "status": new_status}
+    await client.apply(join_path(PATH, node_name, "status"), body, MANAGER)
 
 
-async def _examine(spec: RailNodeSpec, examine: Examine) -> tuple[Condition, tuple[RailNodeFinding, ...]]:
+async def _examine_host(spec: RailNodeSpec, examine: Examine) -> _HealthReport:
     try:
         diagnosis = await examine(parse_node(spec.plan))
     except (OSError, NetlinkError, SpecError, DocumentError) as error:
-        return Condition(HEALTHY, "Unknown", "NotExamined", str(error)[:_MAX_CHARACTERS]), ()
-    return judge_health(diagnosis), list_findings(diagnosis)
+        return _HealthReport(Condition(HEALTHY, "Unknown", "NotExamined", str(error)[:_MAX_CHARACTERS]))
+    return _HealthReport(judge_health(diagnosis), list_failures(diagnosis))
 
 
 def judge_health(diagnosis: Diagnosis) -> Condition:
-    """Return the condition: False if a check fails. Checks with an unknown result count neither way."""
-    failed = list(_iter_failed(diagnosis))
+    """Return the condition Healthy: False if a check fails. Checks with an unknown result are ignored."""
+    failed = _list_failed(diagnosis)
     if not failed:
         return Condition(HEALTHY, "True", "NothingFails")
     first = failed[0]
@@ -92,18 +109,18 @@ def judge_health(diagnosis: Diagnosis) -> Condition:
     return Condition(HEALTHY, "False", "Broken", message[:_MAX_CHARACTERS])
 
 
-def list_findings(diagnosis: Diagnosis) -> tuple[RailNodeFinding, ...]:
-    """Return the first failing findings."""
+def list_failures(diagnosis: Diagnosis) -> tuple[RailNodeFinding, ...]:
+    """Return the failing findings, at most _MAX_FINDINGS."""
     return tuple(
         RailNodeFinding(finding.id, _format_subject(finding), _format_message(finding))
-        for finding in _iter_failed(diagnosis)
-    )[:_MAX_FINDINGS]
+        for finding in _list_failed(diagnosis)[:_MAX_FINDINGS]
+    )
 
 
-def _iter_failed(diagnosis: Diagnosis) -> Iterator[Finding]:
-    """Yield the failing findings in the order of checks, first those that no other finding explains."""
-    failed = [finding for finding in diagnosis.findings if finding.verdict == "fail"]
-    yield from sorted(failed, key=lambda finding: finding.because is not None)
+def _list_failed(diagnosis: Diagnosis) -> list[Finding]:
+    """Return the failing findings in the order of checks; those that another finding explains are last."""
+    failed = (finding for finding in diagnosis.findings if finding.verdict == "fail")
+    return sorted(failed, key=lambda finding: finding.because is not None)
 
 
 def _format_subject(finding: Finding) -> str:

@@ -1,8 +1,8 @@
-"""A leaf as NVUE commands (Cumulus Linux), one `nv set` a line.
+"""Renderer of a leaf as NVUE commands (Cumulus Linux), one `nv set` per line.
 
-Commands are rendered instead of NVUE's YAML because its documentation, reviews and `nv config show -o commands` use
-them, because `nv config replace` would drop settings that are not in the file, and because automation can run them.
-Nothing is applied: `nv config diff` shows the changes, and `nv config apply` makes them.
+Commands are rendered rather than NVUE's YAML: the documentation and `nv config show -o commands` use them, automation
+can run them, and `nv config replace` of YAML would drop settings that are not in the file. Nothing is applied:
+`nv config diff` shows the changes, and `nv config apply` makes them.
 
 QoS starts from `nv set qos roce`, which sizes buffers for the ASIC: switch priority 3 to class 3 with ECN and, in mode
 lossless, PFC; switch priority 6 to class 6 with strict priority. Only settings that differ from it follow. Source:
@@ -13,17 +13,17 @@ On/off values are written as `state enabled`; releases that only know `enable on
 from collections.abc import Iterator
 
 from trackbed.fabric.plan.plan import QosPlan
-from trackbed.switches.leaf import Leaf, LeafVlan, Uplink
+from trackbed.switches.leaf import CNP_CLASS, Leaf, LeafVlan, Uplink, choose_cnp_class
 
-ROCE_PRIORITY, CNP_PRIORITY = 3, 6
-"""Switch priorities of the RoCE profile, which are also its traffic classes."""
+ROCE_PRIORITY = 3
+"""Switch priority and traffic class of RDMA in the RoCE profile; for CNPs both are CNP_CLASS."""
 BGP = "vrf default router bgp"
 FAMILY = {4: "ipv4-unicast", 6: "ipv6-unicast"}
 """IP version -> address family."""
 
 
 def list_ports(count: int) -> tuple[str, ...]:
-    """Return the names of the first front-panel ports: swp1, swp2 and so on."""
+    """Return the names of the first `count` front-panel ports: swp1, swp2 and so on."""
     return tuple(f"swp{number}" for number in range(1, count + 1))
 
 
@@ -83,22 +83,22 @@ def _iter_bgp_commands(leaf: Leaf) -> Iterator[str]:
     yield f"router bgp router-id {leaf.router_id}"
     yield "router bgp state enabled"
     yield f"{BGP} state enabled"
-    for version in leaf.versions:
+    for version in leaf.ip_versions:
         yield f"{BGP} address-family {FAMILY[version]} state enabled"
         yield f"{BGP} address-family {FAMILY[version]} redistribute connected state enabled"
     for uplink in leaf.uplinks:
         peer = uplink.spine or uplink.name
         yield f"{BGP} neighbor {peer} type {'numbered' if uplink.spine else 'unnumbered'}"
         yield f"{BGP} neighbor {peer} remote-as external"
-        for version in leaf.versions:
+        for version in leaf.ip_versions:
             yield f"{BGP} neighbor {peer} address-family {FAMILY[version]} state enabled"
 
 
 def _iter_qos_commands(qos: QosPlan) -> Iterator[str]:
     yield f"qos roce mode {'lossless' if qos.pfc else 'lossy'}"
     if qos.priority != ROCE_PRIORITY:
-        yield from _iter_class_moves(qos)
-    planned = {qos.dscp: qos.priority, qos.cnp_dscp: get_cnp_priority(qos)}
+        yield from _iter_class_changes(qos)
+    planned = {qos.dscp: qos.priority, qos.cnp_dscp: choose_cnp_class(qos)}
     exceptions = {dscp: priority for dscp, priority in planned.items() if dscp // 8 != priority}
     if exceptions:
         yield "qos mapping default-global trust both"
@@ -108,16 +108,11 @@ def _iter_qos_commands(qos: QosPlan) -> Iterator[str]:
         yield f"qos congestion-control default-global traffic-class {ROCE_PRIORITY} ecn disabled"
 
 
-def _iter_class_moves(qos: QosPlan) -> Iterator[str]:
+def _iter_class_changes(qos: QosPlan) -> Iterator[str]:
     """Yield the commands that assign the profile's class 3 to another switch priority, as documented."""
     if qos.pfc:
         yield f"qos pfc default-global switch-priority {qos.priority}"
     yield f"qos egress-queue-mapping default-global switch-priority {qos.priority} traffic-class {ROCE_PRIORITY}"
     yield f"qos egress-queue-mapping default-global switch-priority {ROCE_PRIORITY} traffic-class 0"
-    if (cnp := get_cnp_priority(qos)) != CNP_PRIORITY:
-        yield f"qos egress-queue-mapping default-global switch-priority {cnp} traffic-class {CNP_PRIORITY}"
-
-
-def get_cnp_priority(qos: QosPlan) -> int:
-    """Return the switch priority of congestion notifications: 6, or 7 where RDMA has 6."""
-    return CNP_PRIORITY if qos.priority != CNP_PRIORITY else CNP_PRIORITY + 1
+    if (cnp := choose_cnp_class(qos)) != CNP_CLASS:
+        yield f"qos egress-queue-mapping default-global switch-priority {cnp} traffic-class {CNP_CLASS}"

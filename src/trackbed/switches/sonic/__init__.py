@@ -2,7 +2,7 @@
 
 render   leaf -> configuration
 read     configuration -> settings of its ports
-qos      stock maps, and those of Trackbed
+qos      the stock QoS maps, and Trackbed's
 """
 
 from trackbed.switches.dialect import Dialect
@@ -25,8 +25,8 @@ _FIXES = {
 DIALECT = Dialect(
     name="sonic",
     suffix=".json",
-    holds_many=False,
-    is_written=lambda raw: raw.lstrip()[:1] == b"{",
+    allows_concatenation=False,
+    recognizes=lambda raw: raw.lstrip()[:1] == b"{",
     list_ports=render.list_ports,
     render=render.render,
     parse=read.parse,

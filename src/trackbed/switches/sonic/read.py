@@ -1,8 +1,8 @@
-"""Reader of SONiC's config_db.json; maps named AZURE that it does not define are the stock maps.
+"""Reader of SONiC's config_db.json; an undefined map named AZURE is the stock map.
 
-The tables from DSCP to pause frame: DSCP_TO_TC_MAP has the class, TC_TO_PRIORITY_GROUP_MAP the priority group, whose
-number is in pause frames, TC_TO_QUEUE_MAP the queue, and MAP_PFC_PRIORITY_TO_QUEUE the queue that a pause frame holds
-back. A port without a map puts everything into class 0.
+The tables from DSCP to pause frame: DSCP_TO_TC_MAP has the traffic class, TC_TO_PRIORITY_GROUP_MAP the priority group,
+whose number is in pause frames, TC_TO_QUEUE_MAP the queue, and MAP_PFC_PRIORITY_TO_QUEUE the queue that a pause frame
+holds back. A port without a map puts everything into class 0.
 """
 
 from typing import Any
@@ -17,13 +17,13 @@ Tables = dict[str, dict[str, dict[str, Any]]]
 
 
 class SonicConfig(msgspec.Struct, frozen=True):
-    """A configuration: its tables, and indexes of three of them by port, so that 100,000 ports are read in seconds."""
+    """The tables of a configuration, and three of them indexed by port, so that 100,000 ports are read in seconds."""
 
     tables: Tables
     addresses: dict[str, frozenset[str]]
-    """Addresses of ports and VLAN interfaces."""
+    """Port or VLAN interface -> its addresses."""
     vlans: dict[str, int]
-    """Untagged VLAN of a port."""
+    """Port -> its untagged VLAN."""
     queues: dict[tuple[str, int], dict[str, Any]]
     """(port, queue) -> row; a key of the table may name several ports and queues, as in Ethernet0,Ethernet4|3-4."""
 
@@ -42,18 +42,20 @@ def parse(raw: bytes) -> SonicConfig:
     try:
         data = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise UnreadableError(f"it is no JSON: {error}") from error
-    tables = {name: _select_rows(table) for name, table in data.items()} if isinstance(data, dict) else {}
+        raise UnreadableError(f"it is not JSON: {error}") from error
+    tables = {name: _select_object_rows(table) for name, table in data.items()} if isinstance(data, dict) else {}
     if not tables.get("PORT"):
         raise UnreadableError("it has no table PORT; give the switch's whole config_db.json")
     return SonicConfig(tables, _index_addresses(tables), _index_vlans(tables), _index_queues(tables))
 
 
-def _select_rows(table: object) -> dict[str, dict[str, Any]]:
+def _select_object_rows(table: object) -> dict[str, dict[str, Any]]:
+    """Return the rows of a table that are objects; empty if the table is not an object."""
     return {key: row for key, row in table.items() if isinstance(row, dict)} if isinstance(table, dict) else {}
 
 
 def _index_addresses(tables: Tables) -> dict[str, frozenset[str]]:
+    """Return port or VLAN interface -> its addresses."""
     addresses: dict[str, frozenset[str]] = {}
     for table in ("INTERFACE", "VLAN_INTERFACE"):
         for key in tables.get(table, {}):
@@ -64,6 +66,7 @@ def _index_addresses(tables: Tables) -> dict[str, frozenset[str]]:
 
 
 def _index_vlans(tables: Tables) -> dict[str, int]:
+    """Return port -> its untagged VLAN."""
     vlans: dict[str, int] = {}
     for key, row in tables.get("VLAN_MEMBER", {}).items():
         vlan, _, member = key.partition("|")
@@ -73,6 +76,7 @@ def _index_vlans(tables: Tables) -> dict[str, int]:
 
 
 def _index_queues(tables: Tables) -> dict[tuple[str, int], dict[str, Any]]:
+    """Return (port, queue) -> its row in table QUEUE."""
     queues: dict[tuple[str, int], dict[str, Any]] = {}
     for key, row in tables.get("QUEUE", {}).items():
         owners, _, span = key.rpartition("|")
@@ -84,7 +88,7 @@ def _index_queues(tables: Tables) -> dict[tuple[str, int], dict[str, Any]]:
 
 
 def read_hostname(config: SonicConfig) -> str:
-    """Return the switch's host name, empty if it has none."""
+    """Return the switch's host name; empty if it has none."""
     return str(_get_row(config, "DEVICE_METADATA", "localhost").get("hostname", ""))
 
 
@@ -108,41 +112,44 @@ def read_gateways(config: SonicConfig, vlan: int) -> frozenset[str]:
 
 
 def _get_row(config: SonicConfig, table: str, key: str) -> dict[str, Any]:
+    """Return a row of a table; empty if there is none."""
     return config.tables.get(table, {}).get(key, {})
 
 
-def _read_treatment(config: SonicConfig, name: str, dscp: int) -> Treatment:
-    maps = _get_row(config, "PORT_QOS_MAP", "global") | _get_row(config, "PORT_QOS_MAP", name)
-    klass = _map_number(config, "DSCP_TO_TC_MAP", maps.get("dscp_to_tc_map"), dscp, 0)
-    group = _map_number(config, "TC_TO_PRIORITY_GROUP_MAP", maps.get("tc_to_pg_map"), klass, 0)
-    queue = _map_number(config, "TC_TO_QUEUE_MAP", maps.get("tc_to_queue_map"), klass, klass)
-    paused_queue = _map_number(config, "MAP_PFC_PRIORITY_TO_QUEUE", maps.get("pfc_to_queue_map"), group, group)
-    queue_row = config.queues.get((name, queue), {})
+def _read_treatment(config: SonicConfig, port_name: str, dscp: int) -> Treatment:
+    """Return the treatment of packets with a DSCP on a port."""
+    maps = _get_row(config, "PORT_QOS_MAP", "global") | _get_row(config, "PORT_QOS_MAP", port_name)
+    klass = _look_up_number(config, "DSCP_TO_TC_MAP", maps.get("dscp_to_tc_map"), dscp, 0)
+    group = _look_up_number(config, "TC_TO_PRIORITY_GROUP_MAP", maps.get("tc_to_pg_map"), klass, 0)
+    queue = _look_up_number(config, "TC_TO_QUEUE_MAP", maps.get("tc_to_queue_map"), klass, klass)
+    paused_queue = _look_up_number(config, "MAP_PFC_PRIORITY_TO_QUEUE", maps.get("pfc_to_queue_map"), group, group)
+    queue_row = config.queues.get((port_name, queue), {})
     return Treatment(
         priority=group,
         lossless=str(group) in str(maps.get("pfc_enable", "")).split(",") and paused_queue == queue,
-        ecn=_marks_packets(config, _to_name(queue_row.get("wred_profile"))),
-        strict=_get_row(config, "SCHEDULER", _to_name(queue_row.get("scheduler"))).get("type") == "STRICT",
+        ecn=_marks_packets(config, _parse_reference(queue_row.get("wred_profile"))),
+        strict=_get_row(config, "SCHEDULER", _parse_reference(queue_row.get("scheduler"))).get("type") == "STRICT",
     )
 
 
-def _to_name(reference: object) -> str:
-    """Return the name that a row refers to; older releases write [TABLE|NAME]."""
+def _parse_reference(reference: object) -> str:
+    """Return the name to which a row refers, as NAME or, in older releases, as [TABLE|NAME]."""
     return str(reference or "").removeprefix("[").removesuffix("]").rpartition("|")[2]
 
 
-def _map_number(config: SonicConfig, table: str, reference: object, key: int, default: int) -> int:
-    """Return the number that a map has for a key, or the default.
+def _look_up_number(config: SonicConfig, table: str, reference: object, key: int, default: int) -> int:
+    """Return the number for a key in a map of a table, or the default.
 
-    A stock map that is not defined is the built-in one; an unknown map is empty.
+    An undefined stock map has the stock values; any other undefined map is empty.
     """
-    name = _to_name(reference)
+    name = _parse_reference(reference)
     rows = config.tables.get(table, {}).get(name)
     if rows is not None:
         return parse_number(rows.get(str(key)), default)
     return STOCK_MAPS[table].get(key, default) if name == STOCK else default
 
 
-def _marks_packets(config: SonicConfig, profile: str) -> bool:
-    rows = config.tables.get("WRED_PROFILE", {}).get(profile)
-    return profile == STOCK_WRED if rows is None else rows.get("ecn") in _MARKS_GREEN
+def _marks_packets(config: SonicConfig, wred_profile: str) -> bool:
+    """Return whether a WRED profile marks packets; an undefined stock profile does."""
+    rows = config.tables.get("WRED_PROFILE", {}).get(wred_profile)
+    return wred_profile == STOCK_WRED if rows is None else rows.get("ecn") in _MARKS_GREEN

@@ -1,10 +1,10 @@
-"""A leaf as part of SONiC's config_db.json, for `config load`, which adds and changes entries but deletes none.
+"""Renderer of a leaf as part of SONiC's config_db.json, for `config load`, which adds and changes entries only.
 
 Schema: github.com/sonic-net/sonic-buildimage, src/sonic-yang-models. BGP uses the tables of the FRR management
 framework (`frr_mgmt_framework_config`), because the older daemon does not support unnumbered neighbours; the change of
 daemon needs one `config save -y && config reload -y`. Buffers are not rendered, because they depend on the platform.
 
-`config load` cannot remove PFC from a port that has it; `trackbed render switch --check` reports such a leftover.
+`config load` cannot remove PFC from a port that has it; `trackbed render switch --check` reports such a remnant.
 """
 
 from collections.abc import Iterator
@@ -12,64 +12,65 @@ from collections.abc import Iterator
 import msgspec
 
 from trackbed.fabric.plan.plan import QosPlan
-from trackbed.switches.leaf import Leaf, LeafPort
-from trackbed.switches.sonic.qos import OURS, STOCK_LOSSLESS, build_maps, build_wred_profile, get_cnp_class
+from trackbed.switches.leaf import Leaf, LeafPort, choose_cnp_class
+from trackbed.switches.sonic.qos import OURS, STOCK_LOSSLESS, build_maps, build_wred_profile
 
 Fields = dict[str, str]
 Tables = dict[str, dict[str, Fields]]
 
 LANES = 4
-"""Lanes of a front-panel port, whose names are therefore Ethernet0, Ethernet4 and so on."""
+"""Lanes of a front-panel port; the number in its name is that of its first lane: Ethernet0, Ethernet4 and so on."""
 FAMILY = {4: "ipv4", 6: "ipv6"}
 """IP version -> address family."""
 WATCHDOG = {"action": "drop", "detection_time": "200", "restoration_time": "200"}
-"""PFC watchdog: milliseconds of pause frames until the queue drops, and without them until it is restored."""
+"""PFC watchdog: after `detection_time` ms of pause frames a queue drops, after `restoration_time` ms without them it
+is restored."""
 
 
 def list_ports(count: int) -> tuple[str, ...]:
-    """Return the names of the first front-panel ports: Ethernet0, Ethernet4 and so on."""
+    """Return the names of the first `count` front-panel ports: Ethernet0, Ethernet4 and so on."""
     return tuple(f"Ethernet{LANES * number}" for number in range(count))
 
 
 def render(leaf: Leaf) -> str:
-    """Render the tables as JSON; tables are sorted by name, ports are in the order of the front panel."""
+    """Render a leaf's tables as JSON; tables are sorted by name, ports are in the order of the front panel."""
     tables = {name: table for name, table in sorted(_build_tables(leaf).items()) if table}
     return msgspec.json.format(msgspec.json.encode(tables), indent=2).decode() + "\n"
 
 
 def _build_tables(leaf: Leaf) -> Tables:
-    connectivity = _build_routing(leaf) if leaf.is_routed else _build_bridging(leaf)
-    return _build_ports(leaf) | connectivity | _build_qos(leaf)
+    connectivity = _build_routing_tables(leaf) if leaf.is_routed else _build_bridging_tables(leaf)
+    return _build_port_tables(leaf) | connectivity | _build_qos_tables(leaf)
 
 
-def _build_ports(leaf: Leaf) -> Tables:
-    hosts = {port.name: _build_port(leaf, f"{port.node} rail {port.rail}") for port in leaf.ports}
-    uplinks = {uplink.name: _build_port(leaf, "spine") for uplink in leaf.uplinks}
+def _build_port_tables(leaf: Leaf) -> Tables:
+    hosts = {port.name: _build_port_fields(leaf, f"{port.node} rail {port.rail}") for port in leaf.ports}
+    uplinks = {uplink.name: _build_port_fields(leaf, "spine") for uplink in leaf.uplinks}
     has_bgp = leaf.is_routed and leaf.uplinks
     framework = {"docker_routing_config_mode": "unified", "frr_mgmt_framework_config": "true"}
     local = {"hostname": leaf.name} | ({"bgp_asn": str(leaf.asn)} | framework if has_bgp else {})
     return {"DEVICE_METADATA": {"localhost": local}, "PORT": hosts | uplinks}
 
 
-def _build_port(leaf: Leaf, description: str) -> Fields:
+def _build_port_fields(leaf: Leaf, description: str) -> Fields:
     return {"admin_status": "up", "description": description, "mtu": str(leaf.mtu_bytes)}
 
 
-def _build_routing(leaf: Leaf) -> Tables:
+def _build_routing_tables(leaf: Leaf) -> Tables:
     interfaces: dict[str, Fields] = {}
     for port in leaf.ports:
         interfaces |= {port.name: {}} | {f"{port.name}|{address}": {} for address in port.addresses}
     for uplink in leaf.uplinks:
         addresses = {f"{uplink.name}|{uplink.address}": Fields()} if uplink.address else {}
         interfaces |= {uplink.name: {} if addresses else {"ipv6_use_link_local_only": "enable"}} | addresses
-    return {"INTERFACE": interfaces} | (_build_bgp(leaf) if leaf.uplinks else {})
+    return {"INTERFACE": interfaces} | (_build_bgp_tables(leaf) if leaf.uplinks else {})
 
 
-def _build_bgp(leaf: Leaf) -> Tables:
-    families = [FAMILY[version] for version in leaf.versions]
+def _build_bgp_tables(leaf: Leaf) -> Tables:
+    families = [FAMILY[version] for version in leaf.ip_versions]
     peers = {uplink.spine or uplink.name: uplink for uplink in leaf.uplinks}
     return {
-        # By RFC 8212 FRR announces nothing to another AS without a policy. Inside one fabric none is needed.
+        # Without a policy FRR announces nothing to another AS (RFC 8212). Inside one fabric no policy is needed.
         "BGP_GLOBALS": {
             "default": {
                 "ebgp_requires_policy": "false",
@@ -78,7 +79,7 @@ def _build_bgp(leaf: Leaf) -> Tables:
             }
         },
         "BGP_GLOBALS_AF": {f"default|{family}_unicast": {"max_ebgp_paths": "64"} for family in families},
-        "BGP_NEIGHBOR": {f"default|{peer}": _build_neighbour(uplink.address) for peer, uplink in peers.items()},
+        "BGP_NEIGHBOR": {f"default|{peer}": _build_neighbour_fields(uplink.address) for peer, uplink in peers.items()},
         "BGP_NEIGHBOR_AF": {
             f"default|{peer}|{family}_unicast": {"admin_status": "true"} for peer in peers for family in families
         },
@@ -86,11 +87,11 @@ def _build_bgp(leaf: Leaf) -> Tables:
     }
 
 
-def _build_neighbour(address: str) -> Fields:
+def _build_neighbour_fields(address: str) -> Fields:
     return {"local_addr": address.partition("/")[0], "peer_type": "external"} if address else {"peer_type": "external"}
 
 
-def _build_bridging(leaf: Leaf) -> Tables:
+def _build_bridging_tables(leaf: Leaf) -> Tables:
     interfaces: dict[str, Fields] = {}
     members = {f"Vlan{port.vlan}|{port.name}": {"tagging_mode": "untagged"} for port in leaf.ports}
     for vlan in leaf.vlans:
@@ -102,29 +103,29 @@ def _build_bridging(leaf: Leaf) -> Tables:
     return {"VLAN": vlans, "VLAN_INTERFACE": interfaces, "VLAN_MEMBER": members}
 
 
-def _build_qos(leaf: Leaf) -> Tables:
+def _build_qos_tables(leaf: Leaf) -> Tables:
     qos, names = leaf.qos, [*(port.name for port in leaf.ports), *(uplink.name for uplink in leaf.uplinks)]
-    tables: Tables = {table: {OURS: _to_fields(mapping)} for table, mapping in build_maps(qos).items()}
+    tables: Tables = {table: {OURS: _to_map_fields(mapping)} for table, mapping in build_maps(qos).items()}
     if qos.pfc and qos.priority not in STOCK_LOSSLESS:
-        tables["PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"] = {OURS: _to_fields({qos.priority: qos.priority})}
+        tables["PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"] = {OURS: _to_map_fields({qos.priority: qos.priority})}
     return tables | {
-        "PFC_WD": _build_watchdog(leaf.ports) if qos.pfc else {},
-        "PORT_QOS_MAP": {name: _build_port_map(qos) for name in names},
-        "QUEUE": {key: fields for name in names for key, fields in _iter_queues(name, qos)},
+        "PFC_WD": _build_watchdog_rows(leaf.ports) if qos.pfc else {},
+        "PORT_QOS_MAP": {name: _build_port_qos_fields(qos) for name in names},
+        "QUEUE": {key: fields for name in names for key, fields in _iter_queue_rows(name, qos)},
         "SCHEDULER": {f"{OURS}_CNP": {"type": "STRICT"}, f"{OURS}_RDMA": {"type": "DWRR", "weight": "50"}},
         "WRED_PROFILE": {f"{OURS}_RDMA": build_wred_profile(qos)},
     }
 
 
-def _to_fields(mapping: dict[int, int]) -> Fields:
+def _to_map_fields(mapping: dict[int, int]) -> Fields:
     return {str(key): str(value) for key, value in sorted(mapping.items())}
 
 
-def _build_watchdog(ports: tuple[LeafPort, ...]) -> dict[str, Fields]:
+def _build_watchdog_rows(ports: tuple[LeafPort, ...]) -> dict[str, Fields]:
     return {"GLOBAL": {"POLL_INTERVAL": "200"}} | {port.name: dict(WATCHDOG) for port in ports}
 
 
-def _build_port_map(qos: QosPlan) -> Fields:
+def _build_port_qos_fields(qos: QosPlan) -> Fields:
     names = dict.fromkeys(("dscp_to_tc_map", "pfc_to_queue_map", "tc_to_pg_map", "tc_to_queue_map"), OURS)
     if not qos.pfc:
         return names
@@ -133,6 +134,6 @@ def _build_port_map(qos: QosPlan) -> Fields:
     return names | {"pfc_enable": str(qos.priority), "pfcwd_sw_enable": str(qos.priority)}
 
 
-def _iter_queues(name: str, qos: QosPlan) -> Iterator[tuple[str, Fields]]:
-    yield f"{name}|{qos.priority}", {"scheduler": f"{OURS}_RDMA", "wred_profile": f"{OURS}_RDMA"}
-    yield f"{name}|{get_cnp_class(qos)}", {"scheduler": f"{OURS}_CNP"}
+def _iter_queue_rows(port_name: str, qos: QosPlan) -> Iterator[tuple[str, Fields]]:
+    yield f"{port_name}|{qos.priority}", {"scheduler": f"{OURS}_RDMA", "wred_profile": f"{OURS}_RDMA"}
+    yield f"{port_name}|{choose_cnp_class(qos)}", {"scheduler": f"{OURS}_CNP"}

@@ -18,16 +18,16 @@ import grpc
 
 from trackbed.node.rails.kubelet import wire
 
-SECONDS = 20.0
+SECONDS = 60.0
 Lists = queue.Queue[tuple[tuple[str, str], ...]]
 
 
 @dataclass
 class Kubelet:
-    """What it has heard; `given` is what it says of pods, by namespace and name: resource -> device ids."""
+    """A kubelet; `allocations` has the device ids by resource of each pod, by namespace and name."""
 
     folder: Path
-    given: dict[tuple[str, str], Mapping[str, list[str]]] = field(default_factory=dict)
+    allocations: dict[tuple[str, str], Mapping[str, list[str]]] = field(default_factory=dict)
     has_get: bool = True
     registered: queue.Queue[tuple[str, str, str]] = field(default_factory=queue.Queue)
     lists: dict[str, Lists] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Kubelet:
     def register(self, request: bytes, _: grpc.ServicerContext) -> bytes:
         """Registration.Register; the plugin is asked for its devices, as a kubelet does at once."""
         fields = wire.parse_fields(request)
-        version, endpoint, resource = (wire.get_text(fields, number) for number in (1, 2, 3))
+        version, endpoint, resource = (wire.get_last_string(fields, number) for number in (1, 2, 3))
         self.lists[resource] = queue.Queue()
         threading.Thread(target=self._watch, args=(endpoint, self.lists[resource]), daemon=True).start()
         self.registered.put((version, endpoint, resource))
@@ -55,7 +55,9 @@ class Kubelet:
                 watch: Any = channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")
                 for answer in watch(b""):
                     listed = [wire.parse_fields(device) for device in wire.get_messages(wire.parse_fields(answer), 1)]
-                    heard.put(tuple((wire.get_text(device, 1), wire.get_text(device, 2)) for device in listed))
+                    heard.put(
+                        tuple((wire.get_last_string(device, 1), wire.get_last_string(device, 2)) for device in listed)
+                    )
             except grpc.RpcError:
                 return  # the plugin has ended
 
@@ -64,19 +66,22 @@ class Kubelet:
         if not self.has_get:
             context.abort(grpc.StatusCode.UNKNOWN, "PodResources API Get method disabled")
         fields = wire.parse_fields(request)
-        pod = wire.get_text(fields, 2), wire.get_text(fields, 1)
-        if pod not in self.given:
+        pod = wire.get_last_string(fields, 2), wire.get_last_string(fields, 1)
+        if pod not in self.allocations:
             context.abort(grpc.StatusCode.UNKNOWN, f"pod {pod[1]} in namespace {pod[0]} not found")
         return wire.encode_message((1, self._pod(pod)))
 
     def list(self, _: bytes, __: grpc.ServicerContext) -> bytes:
         """PodResourcesLister.List."""
-        return wire.encode_message(*wire.repeat_field(1, map(self._pod, self.given)))
+        return wire.encode_message(*wire.expand_repeated_field(1, map(self._pod, self.allocations)))
 
     def _pod(self, pod: tuple[str, str]) -> bytes:
-        devices = [wire.encode_message((1, name), *wire.repeat_field(2, ids)) for name, ids in self.given[pod].items()]
+        devices = [
+            wire.encode_message((1, name), *wire.expand_repeated_field(2, ids))
+            for name, ids in self.allocations[pod].items()
+        ]
         return wire.encode_message(
-            (1, pod[1]), (2, pod[0]), (3, wire.encode_message((1, "main"), *wire.repeat_field(2, devices)))
+            (1, pod[1]), (2, pod[0]), (3, wire.encode_message((1, "main"), *wire.expand_repeated_field(2, devices)))
         )
 
 

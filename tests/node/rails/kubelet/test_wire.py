@@ -16,7 +16,7 @@ from trackbed.node.rails.kubelet.wire import WireError
         (wire.encode_message((1, 150)), "08 96 01"),  # protobuf.dev/programming-guides/encoding, "A Simple Message"
         (wire.encode_message((2, "testing")), "12 07 74 65 73 74 69 6e 67"),
         (wire.encode_message((3, wire.encode_message((1, 150)))), "1a 03 08 96 01"),
-        (wire.encode_message(*wire.repeat_field(6, ["a", "b"])), "32 01 61 32 01 62"),
+        (wire.encode_message(*wire.expand_repeated_field(6, ["a", "b"])), "32 01 61 32 01 62"),
         (wire.encode_message((1, -2)), "08 fe ff ff ff ff ff ff ff ff 01"),
         (wire.encode_message((1, ""), (2, 0)), ""),
         (wire.encode_message((1, b"")), "0a 00"),
@@ -31,13 +31,14 @@ def test_the_bytes_are_those_of_the_format(message: bytes, raw: str) -> None:
 def test_what_was_written_is_read(listed: list[tuple[int, bytes | int]]) -> None:
     wanted: dict[int, list[bytes | int]] = {}
     for number, value in listed:
-        wanted.setdefault(number, []).append(value)
+        if number <= 31:
+            wanted.setdefault(number, []).append(value)
     assert wire.parse_fields(wire.encode_message(*listed)) == wanted
 
 
 def test_kinds_of_fields_that_nothing_here_uses_are_passed_by() -> None:
     fixed = bytes.fromhex("09 0000000000000000  15 00000000  1a 01 78")
-    assert wire.get_text(wire.parse_fields(fixed), 3) == "x"
+    assert wire.get_last_string(wire.parse_fields(fixed), 3) == "x"
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,6 @@ def test_any_bytes_are_a_message_or_told(raw: bytes) -> None:
     try:
         fields = wire.parse_fields(raw)
         for number in fields:
-            wire.get_texts(fields, number)
+            wire.get_strings(fields, number)
     except WireError:
         pass

@@ -1,20 +1,20 @@
 """`trackbed lab`: a fabric in network namespaces, emulated servers, and Kubernetes."""
 
-from __future__ import annotations
-
 import click
 
+from trackbed.cli.groups import CommandGroup
 from trackbed_lab.cli import kubernetes, kubernetes_pods, kubernetes_roll, kubernetes_run, vm, vm_faults
 from trackbed_lab.cli.faults import break_, doctor, heal
 from trackbed_lab.cli.inspection import execute, status
 from trackbed_lab.cli.run import run
+from trackbed_lab.cli.soak import soak
 from trackbed_lab.cli.up import down, up
 from trackbed_lab.cli.vm_run import run as vm_run
 
 
-@click.group("lab")
+@click.group("lab", cls=CommandGroup)
 def command() -> None:
-    """Stand up a whole fabric in network namespaces: nodes, leaves, a spine, pods. No root, no RDMA needed.
+    """Run a whole fabric in network namespaces: nodes, leaves, a spine, pods. Needs neither root nor RDMA.
 
     \b
     Examples:
@@ -25,7 +25,7 @@ def command() -> None:
     """
 
 
-for _command in (run, up, status, execute, break_, heal, doctor, down, kubernetes.command, vm.command):
+for _command in (run, up, status, execute, break_, heal, doctor, down, soak, kubernetes.command, vm.command):
     command.add_command(_command)
 for _command in (kubernetes_run.run, kubernetes_roll.roll, kubernetes_pods.execute, kubernetes_pods.logs):
     kubernetes.command.add_command(_command)

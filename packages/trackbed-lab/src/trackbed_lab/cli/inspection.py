@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trackbed.cli.options import refuse
+from trackbed.cli.options import refuse, suggest_name
 from trackbed_lab.cli.session import name_option, run_in_lab
 
 if TYPE_CHECKING:
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 @click.command("status")
 @name_option
 def status(name: str) -> None:
-    """Show the lab's nodes, and what their agents have attached.
+    """Show the lab's nodes, and the attachments of their agents.
 
     \b
     Example:
       trackbed lab status
     """
-    raise SystemExit(run_in_lab(name, _show_status))
+    raise SystemExit(run_in_lab(name, _print_status))
 
 
-def _show_status(lab: Lab) -> int:
+def _print_status(lab: Lab) -> int:
     from trackbed.cli.tables import print_table
 
     rows = []
@@ -51,18 +51,16 @@ def execute(name: str, where: str, program: tuple[str, ...]) -> None:
       trackbed lab exec node-0 -- ip rule
       trackbed lab exec pod-node-0 -- bash
     """
-    raise SystemExit(run_in_lab(name, lambda lab: _execute(lab, where, program)))
+    raise SystemExit(run_in_lab(name, lambda lab: _execute_in_netns(lab, where, program)))
 
 
-def _execute(lab: Lab, netns: str, program: tuple[str, ...]) -> int:
-    from difflib import get_close_matches
-
+def _execute_in_netns(lab: Lab, netns: str, program: tuple[str, ...]) -> int:
+    from trackbed.fabric.host_ranges import fold_hosts
     from trackbed.kernel.netlink.netns import setns
 
     names = sorted(path.name for path in (lab.files / "ns").iterdir())
     if netns not in names:
-        matches = get_close_matches(netns, names, n=3) or names[:6]
-        refuse(f"the lab has no {netns!r}; it has {', '.join(matches)}")
+        refuse(f"the lab has no {netns!r}{suggest_name(netns, names, f'it has {fold_hosts(names)}')}")
     setns(os.open(lab.locate_netns(netns), os.O_RDONLY | os.O_CLOEXEC))
     try:
         os.execvp(program[0], program)  # noqa: S606 - the user's own program

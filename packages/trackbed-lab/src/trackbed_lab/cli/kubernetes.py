@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trackbed.cli.options import refuse
-from trackbed_lab.cli.vm import choose_accelerator, exit_unknown, report_progress
+from trackbed.cli.groups import CommandGroup
+from trackbed.cli.old_forms import refuse_option
+from trackbed.cli.options import exit_unknown, refuse
+from trackbed_lab.cli.vm import choose_accelerator, report_progress
 
 if TYPE_CHECKING:
-    from trackbed.cluster.api.client import Object
+    from trackbed.cluster.api.response import Object
     from trackbed_lab.processes import LabProcess
 
 
@@ -31,14 +33,14 @@ folder_option = click.option(
 )
 
 
-@click.group("kubernetes")
+@click.group("kubernetes", cls=CommandGroup)
 def command() -> None:
     """Run a real Kubernetes, built once from source: the control plane on loopback, emulated servers as nodes.
 
     \b
     Examples:
       trackbed lab kubernetes up --crds ./crds && trackbed lint --cluster
-      trackbed lab kubernetes up --nodes 2
+      trackbed lab kubernetes up --node-count 2
     """
 
 
@@ -51,16 +53,25 @@ def command() -> None:
     metavar="DIR",
     help="Load every CustomResourceDefinition below DIR. Default: $TRACKBED_CRDS.",
 )
-@click.option("--nodes", default=0, show_default=True, help="Emulated servers with kubelet and containerd.")
-@click.option("--rails", default=8, show_default=True, help="NICs of each node, 7 VFs each.")
+@click.option(
+    "--node-count",
+    "nodes",
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Emulated servers with kubelet and containerd.",
+)
+@click.option("--rail-count", "rails", default=8, show_default=True, help="NICs of each node, 7 VFs each.")
+@refuse_option("--nodes", instead="--node-count {value}")
+@refuse_option("--rails", instead="--rail-count {value}")
 @click.option("--memory", default=3072, show_default=True, metavar="MIB", help="Memory of each node.")
 def up(folder: Path, crds: Path | None, nodes: int, rails: int, memory: int) -> None:
-    """Start it; it runs until `down`. The first time, its programs are built, which takes some minutes.
+    """Start Kubernetes, which runs until `down`. The first start builds its programs, which takes some minutes.
 
     \b
     Examples:
       trackbed lab kubernetes up --crds ./crds
-      trackbed lab kubernetes up --nodes 2
+      trackbed lab kubernetes up --node-count 2
     """
     from trackbed_lab.kubernetes import build, cluster
     from trackbed_lab.kubernetes.crds import CrdError, read_definitions
@@ -71,7 +82,7 @@ def up(folder: Path, crds: Path | None, nodes: int, rails: int, memory: int) -> 
     except CrdError as error:
         refuse(f"--crds: {error}")
     kubeconfig = _start_cluster(folder, nodes, rails, memory) if nodes else _start_control_plane(folder)
-    with ExitStack() as undo:  # stopped again if the CRDs cannot be loaded
+    with ExitStack() as undo:  # stops the control plane if the CRDs cannot be loaded
         undo.callback(cluster.stop_cluster, folder)
         loaded = f", {_load_crds(kubeconfig, definitions)} CRDs loaded" if definitions else ""
         undo.pop_all()
@@ -107,9 +118,8 @@ def _start_cluster(folder: Path, nodes: int, rails: int, memory: int) -> Path:
     )
     try:
         fetched = parts.fetch_parts(report_progress)
-        return cluster.start_ready_cluster(
-            folder, fetched, choose_accelerator(fetched, shape), report_progress
-        ).kubeconfig
+        spec = cluster.ClusterSpec(fetched, choose_accelerator(fetched, shape))
+        return cluster.start_ready_cluster(folder, spec, report_progress).kubeconfig
     except (*errors, parts.PartsError, OSError) as error:
         exit_unknown(str(error))
 
@@ -129,7 +139,7 @@ def _load_crds(kubeconfig: Path, definitions: list[Object]) -> int:
 @command.command("status")
 @folder_option
 def status(folder: Path) -> None:
-    """Show the processes of the control plane. Exit 0 all run, 1 some do not, 3 there is none.
+    """Show the processes of the control plane. Exits with 0 if all run, 1 if some do not, 3 if there is none.
 
     \b
     Example:
@@ -155,7 +165,7 @@ def _build_row(process: LabProcess) -> tuple[str, str, str, str]:
 @command.command("down")
 @folder_option
 def down(folder: Path) -> None:
-    """Stop control plane and nodes and delete their data; logs are kept. Doing it twice is fine.
+    """Stop control plane and nodes and delete their data; logs are kept. Running it again is safe.
 
     \b
     Example:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trackbed.cli.options import refuse
+from trackbed.cli.options import exit_unknown, refuse
 from trackbed_lab.cli.kubernetes import folder_option
-from trackbed_lab.cli.vm import exit_unknown, load_lab, write_output
+from trackbed_lab.cli.vm import load_lab, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ _namespace_option = click.option("-n", "--namespace", default="default", show_de
 @click.argument("pod")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def execute(folder: Path, namespace: str, container: str | None, pod: str, program: tuple[str, ...]) -> None:
-    """Run a program in a pod, as its user; its output and its exit status are this command's.
+    """Run a program in a pod, as the pod's user; the output and the exit status are passed on.
 
     \b
     Example:
@@ -43,7 +43,7 @@ def execute(folder: Path, namespace: str, container: str | None, pod: str, progr
 @_container_option
 @click.argument("pod")
 def logs(folder: Path, namespace: str, container: str | None, pod: str) -> None:
-    """Show what a pod has written.
+    """Show the log of a pod's container.
 
     \b
     Example:
@@ -61,7 +61,7 @@ def _run_on_node(folder: Path, pod: tuple[str, str, str | None], build_argv: Cal
     container = _find_container(folder, *pod)
     try:
         server = vm_lab.find_server(container.node)
-        raise SystemExit(channel.stream(server.channel, build_argv(container), write_output, _SECONDS))
+        raise SystemExit(channel.stream_command(server.channel, build_argv(container), write_output, _SECONDS))
     except lab.VmLabError as error:
         refuse(str(error))
     except channel.ChannelError as error:

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trackbed.cli.options import output_option
+from trackbed.cli.options import exit_unknown, output_option
 from trackbed_lab.cli.kubernetes import folder_option
-from trackbed_lab.cli.kubernetes_run import begin_run, start_cluster
-from trackbed_lab.cli.session import build_reporter, fabric_option
-from trackbed_lab.cli.vm import exit_unknown, report_progress
+from trackbed_lab.cli.kubernetes_servers import begin_run, start_cluster
+from trackbed_lab.cli.session import build_phase_printer, fabric_option
+from trackbed_lab.cli.vm import report_progress
 from trackbed_lab.cli.vm_run import derive_shape, exit_with_phases, load_plan
+from trackbed_lab.processes import defer_signals
 
 if TYPE_CHECKING:
-    from trackbed_lab.kubernetes.chart_run import Tools
+    from trackbed_lab.kubernetes.chart_tools import Tools
     from trackbed_lab.kubernetes.cluster import Cluster
 
 
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
 def roll(source: str | None, folder: Path, chart: Path, memory: int, keep: bool, output_format: str) -> None:
     """Take a cluster of servers in factory state to a job with rails: helm install, kubectl apply, one annotation.
 
-    The controller drains, changes and reboots the nodes by itself. Without -f: two servers with 8 rails. The first time
-    Kubernetes is built, which takes some minutes. Exits with 0 when all went as planned, with 1 when not, with 3 when
-    there can be no cluster here.
+    The controller drains, changes and reboots the nodes by itself. The last node's root has no Python. Without -f:
+    two servers with 8 rails. The first run builds Kubernetes, which takes some minutes. Exits with 0 when all went as
+    planned, with 1 when not, with 3 when this machine cannot run a cluster.
 
     \b
     Examples:
@@ -53,22 +54,24 @@ def roll(source: str | None, folder: Path, chart: Path, memory: int, keep: bool,
     folder = folder.absolute()
     fabric, plan = load_plan(source)
     start = time.monotonic()
-    lab_cluster = start_cluster(folder, derive_shape(plan, memory), join=True)
+    shape = derive_shape(plan, memory)
+    lab_cluster = start_cluster(folder, shape, join=True, detached=keep, bare=shape.list_servers()[-1:])
     try:
-        vm_run = begin_run(lab_cluster, (fabric, plan), time.monotonic() - start, build_reporter(output_format))
+        vm_run = begin_run(lab_cluster, (fabric, plan), time.monotonic() - start, build_phase_printer(output_format))
         with connect(str(lab_cluster.kubeconfig)) as client, TemporaryDirectory(prefix="trackbed-") as name:
             chart_run.run_phases(
                 vm_run, client, fabric, _build_tools(lab_cluster, chart.absolute(), Path(name)), keep=keep
             )
     finally:
         if not keep:
-            cluster.stop_cluster(folder)
+            with defer_signals():
+                cluster.stop_cluster(folder)
     exit_with_phases(vm_run.phases, time.monotonic() - start, output_format)
 
 
 def _build_tools(lab_cluster: Cluster, chart: Path, folder: Path) -> Tools:
     from trackbed_lab.kubernetes import build
-    from trackbed_lab.kubernetes.chart_run import Tools
+    from trackbed_lab.kubernetes.chart_tools import Tools
     from trackbed_lab.kubernetes.programs import HELM, NODE
 
     try:

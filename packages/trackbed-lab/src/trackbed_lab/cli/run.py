@@ -10,20 +10,31 @@ from typing import TYPE_CHECKING
 import click
 
 from trackbed.cli.options import output_option, refuse
+from trackbed.cli.terminal import print_styled
 from trackbed_lab.cli.session import (
-    build_reporter,
+    build_phase_printer,
     check_fault_id,
     exit_on_errors,
     fabric_option,
     read_fabric_source,
     run_in_sandbox,
 )
+from trackbed_lab.run_result import AS_PLANNED, NOT_AS_PLANNED, NOT_TESTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trackbed_lab.lab_folder import LabFolder
     from trackbed_lab.run_result import Phase, RunResult
+
+
+_REPORTED_NOT_TESTED = 4
+"""The sandbox's status where a part could not be tested; it has a report, unlike NOT_TESTED of a lab that failed."""
+_VERDICTS = {
+    AS_PLANNED: ("as planned", "green"),
+    NOT_AS_PLANNED: ("NOT as planned", "red"),
+    _REPORTED_NOT_TESTED: ("not fully tested", "yellow"),
+}
 
 
 @click.command("run")
@@ -38,9 +49,10 @@ if TYPE_CHECKING:
 )
 @output_option("text", "json")
 def run(source: str | None, fault_id: str | None, report: Path, output_format: str) -> None:
-    """Set up, configure, attach, prove, break, diagnose, heal, report, remove.
+    """Set up a lab, attach pods, test reachability, inject a fault, diagnose and heal it, and write a report.
 
-    Exits with 0 when all went as planned, with 1 when not, with 3 when the lab could not be made.
+    Exits with 0 when all went as planned, with 1 when not, with 3 when the lab could not be built or a part could not
+    be tested.
 
     \b
     Examples:
@@ -57,25 +69,23 @@ def run(source: str | None, fault_id: str | None, report: Path, output_format: s
     start = time.monotonic()
     fabric, phases = read_fabric_source(source)
     folder = LabFolder(f"{RUN_PREFIX}{os.getpid()}")
-    report_phase = build_reporter(output_format)
+    report_phase = build_phase_printer(output_format)
     for phase in phases:
         report_phase(phase)
     status = run_in_sandbox(
-        folder, lambda: _write_report(_run(folder, fabric, fault_id, phases, report_phase), report, output_format)
+        folder, lambda: _write_report(_run_lab(folder, fabric, fault_id, phases, report_phase), report, output_format)
     )
     end = time.monotonic()
     folder.release()
-    if output_format == "text" and status in {0, 1}:
+    if output_format == "text" and status in _VERDICTS:
+        verdict, colour = _VERDICTS[status]
         click.echo(f"report: {report.absolute()}")
-        click.secho(
-            f"{'as planned' if status == 0 else 'NOT as planned'}, {end - start:.1f} s, nothing left behind",
-            bold=True,
-            fg="green" if status == 0 else "red",
-        )
-    raise SystemExit(status)
+        summary = f"{verdict}, {end - start:.1f} s, nothing left behind"
+        print_styled(click.style(summary, bold=True, fg=colour))
+    raise SystemExit(NOT_TESTED if status == _REPORTED_NOT_TESTED else status)
 
 
-def _run(
+def _run_lab(
     folder: LabFolder,
     fabric: bytes,
     fault_id: str | None,
@@ -90,11 +100,11 @@ def _run(
 
 
 def _write_report(result: RunResult, report: Path, output_format: str) -> int:
-    """Write the report; return the exit status of the command."""
+    """Write the report; return the status of the sandbox."""
     from trackbed.cli.options import emit_json
     from trackbed_lab.report.html import render_html
 
     report.write_text(render_html(result), encoding="utf-8")
     if output_format == "json":
         emit_json(result)
-    return 0 if result.ok else 1
+    return _REPORTED_NOT_TESTED if result.exit_status == NOT_TESTED else result.exit_status

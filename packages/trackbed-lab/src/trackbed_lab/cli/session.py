@@ -1,19 +1,22 @@
-"""Shared parts of the lab's commands: options for Fabric and lab, running inside a sandbox, and reporting of phases."""
+"""Shared parts of the lab's commands: options for Fabric and lab, execution inside a sandbox, and output of phases."""
 
 from __future__ import annotations
 
 import os
-import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from trackbed.cli.options import refuse, suggest
+from trackbed.cli.ending import get_status_of_interrupt, run_to_end
+from trackbed.cli.options import check_name, exit_unknown, refuse
+from trackbed.cli.terminal import escape_line, print_styled
+from trackbed_lab.processes import defer_signals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from trackbed_lab.lab import Lab
     from trackbed_lab.lab_folder import LabFolder
@@ -53,7 +56,7 @@ def read_fabric_source(source: str | None) -> tuple[bytes, tuple[Phase, ...]]:
         return _import_folder(path)
     from trackbed.cli.options import read_with_lock
 
-    return read_with_lock(source), ()
+    return read_with_lock(source)[0], ()
 
 
 def _import_folder(folder: Path) -> tuple[bytes, tuple[Phase, ...]]:
@@ -77,31 +80,54 @@ def claim_lab(lab: LabFolder) -> None:
 
 def check_fault_id(fault_id: str) -> None:
     """Exit with status 2 if the lab has no such fault."""
+    from trackbed.cli.faults import list_labs
+    from trackbed.doctor.catalogue import load_catalogue
     from trackbed_lab.faults import FAULTS
 
-    if fault_id not in FAULTS:
-        refuse(f"no fault {fault_id!r}{suggest(fault_id, FAULTS, 'see trackbed faults')}")
+    if fault_id in load_catalogue() and fault_id not in FAULTS:
+        servers = f"emulated servers break it: trackbed lab vm break node-0 {fault_id}"
+        where = servers if "servers" in (list_labs(fault_id) or ()) else "no lab can break it"
+        refuse(f"{fault_id} cannot be broken in namespaces; {where}")
+    check_name(fault_id, FAULTS, "fault", "see trackbed faults")
 
 
 def run_in_sandbox(lab: LabFolder, work: Callable[[], int]) -> int:
-    """Run work in a new sandbox and return its status; Ctrl-C or SIGTERM ends the sandbox with everything in it."""
+    """Run `work` in a new sandbox and return its status; a signal ends the sandbox with everything in it."""
     import signal
 
     from trackbed_lab.sandbox import start_sandbox
 
-    claim_lab(lab)
-    keeper = start_sandbox(work, lab.files)
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell ignores SIGINT for background processes
-        signal.signal(number, signal.default_int_handler)
-    lab.record_keeper(keeper)
-    try:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores SIGINT for background processes
+    with remove_if_interrupted(lab):
+        claim_lab(lab)
+        with defer_signals():
+            keeper = start_sandbox(lambda: run_to_end(lambda: _leave_report_to_caller(work)), lab.files)
+            lab.record_keeper(keeper)
         _, status = os.waitpid(keeper, 0)
-    except KeyboardInterrupt:
-        kill_lab(keeper)
-        lab.release()
-        click.echo("interrupted; the lab is gone", err=True)
-        return 130
     return os.waitstatus_to_exitcode(status)
+
+
+def _leave_report_to_caller(work: Callable[[], int]) -> int:
+    """Run `work`. If a signal of the terminal interrupts it, end silently, for the command has received it too."""
+    try:
+        return work()
+    except KeyboardInterrupt as interrupt:
+        raise SystemExit(get_status_of_interrupt(interrupt)) from interrupt
+
+
+@contextmanager
+def remove_if_interrupted(lab: LabFolder) -> Iterator[None]:
+    """Remove a lab and everything in it if a signal ends the block; exit with the status of the signal."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        with defer_signals():
+            keeper = lab.find_keeper()
+            if keeper is not None and keeper != os.getpid():
+                kill_lab(keeper)
+            lab.release()
+        click.echo("interrupted; the lab is gone", err=True)
+        raise SystemExit(get_status_of_interrupt(interrupt)) from interrupt
 
 
 def run_in_lab(name: str, body: Callable[[Lab], int]) -> int:
@@ -118,8 +144,15 @@ def run_in_lab(name: str, body: Callable[[Lab], int]) -> int:
         running = [lab.name for lab in list_labs() if lab.find_keeper()]
         others = f"there is {', '.join(running)}" if running else "trackbed lab up makes one"
         refuse(f"there is no lab {name!r}; {others}")
+
+    def run_body() -> int:
+        lab = Lab(folder.files)
+        if not lab.is_built:
+            exit_unknown(f"lab {name!r} is still being set up; try again in some seconds")
+        return exit_on_errors(lambda: body(lab))
+
     try:
-        return run_inside(keeper, lambda: exit_on_errors(lambda: body(Lab(folder.files))))
+        return run_inside(keeper, lambda: run_to_end(run_body))
     except OSError as error:
         refuse(f"cannot enter lab {name!r}: {error.strerror or error}")
 
@@ -128,7 +161,7 @@ _Result = TypeVar("_Result")
 
 
 def exit_on_errors(work: Callable[[], _Result]) -> _Result:
-    """Run work; print the errors of a lab as one message and exit with status 3."""
+    """Return the result of `work`. Print an error of a lab and exit with status 3."""
     from trackbed.host.transaction.apply import HostError
     from trackbed.kernel.netlink.codec import NetlinkError
     from trackbed_lab.lab import LabError
@@ -137,8 +170,7 @@ def exit_on_errors(work: Callable[[], _Result]) -> _Result:
     try:
         return work()
     except (HostError, LabError, CniCallError, NetlinkError, OSError) as error:
-        click.echo(f"trackbed: {error}", err=True)
-        raise SystemExit(3) from error
+        exit_unknown(error)
 
 
 _END_SECONDS = 10.0
@@ -149,10 +181,10 @@ def kill_lab(keeper: int) -> None:
     import signal
     from contextlib import suppress
 
-    from trackbed_lab.sandbox import find_first
+    from trackbed_lab.sandbox import find_first_process
 
     with suppress(OSError):
-        os.kill(find_first(keeper), signal.SIGKILL)
+        os.kill(find_first_process(keeper), signal.SIGKILL)
     with suppress(OSError):
         os.kill(keeper, signal.SIGKILL)
     deadline = time.monotonic() + _END_SECONDS
@@ -161,7 +193,7 @@ def kill_lab(keeper: int) -> None:
 
 
 def _has_ended(keeper: int) -> bool:
-    """Return whether the keeper has ended; a child is reaped, as it would remain in /proc."""
+    """Return whether the keeper has ended. Reap it if it is a child, which would otherwise remain in /proc."""
     try:
         return os.waitpid(keeper, os.WNOHANG)[0] == keeper
     except ChildProcessError:
@@ -169,17 +201,21 @@ def _has_ended(keeper: int) -> bool:
 
 
 def read_log_end(lab: LabFolder) -> str:
-    """Return the end of a lab's log."""
+    """Return the last lines of a lab's log."""
     text = lab.log.read_text(errors="replace").strip() if lab.log.exists() else ""
     return " / ".join(text.splitlines()[-3:]) or "its log is empty"
 
 
-def build_reporter(output_format: str) -> Callable[[Phase], None]:
+_MARKS = {True: ("ok  ", "green"), False: ("FAIL", "red"), None: ("?   ", "yellow")}
+"""The mark of a phase, and its colour, by its outcome."""
+
+
+def build_phase_printer(output_format: str) -> Callable[[Phase], None]:
     """Return a function that prints each phase as it ends; with JSON output it prints nothing."""
 
     def report(phase: Phase) -> None:
-        mark = click.style("ok  " if phase.ok else "FAIL", fg="green" if phase.ok else "red", bold=True)
-        click.echo(f"{mark} {phase.name:16} {phase.seconds:6.2f} s  {phase.summary}")
-        sys.stdout.flush()
+        text, colour = _MARKS[phase.ok]
+        mark = click.style(text, fg=colour, bold=True)
+        print_styled(f"{mark} {phase.name:16} {phase.seconds:6.2f} s  {escape_line(phase.summary)}")
 
     return (lambda _: None) if output_format == "json" else report

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from trackbed.cli.options import refuse
-from trackbed_lab.cli.session import claim_lab, fabric_option, kill_lab, name_option, read_fabric_source, read_log_end
+from trackbed_lab.cli.session import (
+    claim_lab,
+    fabric_option,
+    kill_lab,
+    name_option,
+    read_fabric_source,
+    read_log_end,
+    remove_if_interrupted,
+)
+from trackbed_lab.processes import defer_signals
 
 if TYPE_CHECKING:
     from trackbed_lab.lab_folder import LabFolder
@@ -19,7 +28,7 @@ if TYPE_CHECKING:
 @name_option
 @click.option("--pods/--no-pods", default=False, show_default=True, help="Start a pod with all rails on each node.")
 def up(source: str | None, name: str, pods: bool) -> None:
-    """Stand up a fabric that runs until `down`: hosts configured, agents serving.
+    """Start a lab that runs until `down`, with configured hosts and running agents.
 
     \b
     Examples:
@@ -30,12 +39,20 @@ def up(source: str | None, name: str, pods: bool) -> None:
 
     fabric, _ = read_fabric_source(source)
     folder = LabFolder(name)
-    read_end, write_end = os.pipe()
     claim_lab(folder)
+    with remove_if_interrupted(folder):
+        _start_lab(folder, fabric, pods=pods)
+    click.echo(f"lab {name!r} is up; trackbed lab status, exec, break, doctor, down")
+
+
+def _start_lab(folder: LabFolder, fabric: bytes, *, pods: bool) -> None:
+    """Start a lab and wait until it is up; exit with status 2 if it does not come up."""
     from trackbed_lab.sandbox import start_sandbox
 
-    keeper = start_sandbox(lambda: _run_lab(folder, fabric, write_end, pods=pods), folder.files, folder.log)
-    folder.record_keeper(keeper)
+    read_end, write_end = os.pipe()
+    with defer_signals():
+        keeper = start_sandbox(lambda: _run_lab(folder, fabric, write_end, pods=pods), folder.files, folder.log)
+        folder.record_keeper(keeper)
     os.close(write_end)
     message = _read_message(read_end)
     if message != "up":
@@ -43,14 +60,13 @@ def up(source: str | None, name: str, pods: bool) -> None:
         message = message or f"the lab did not come up: {read_log_end(folder)}"
         folder.release()
         refuse(message)
-    click.echo(f"lab {name!r} is up; trackbed lab status, exec, break, doctor, down")
 
 
 _UP_SECONDS = 120.0
 
 
 def _read_message(read_end: int) -> str:
-    """Return the lab's message: "up", or why it failed, or "" if it ended or hangs without one."""
+    """Return the lab's message: "up", or why it failed, or "" if it ended or timed out without a message."""
     import select
 
     ready, _, _ = select.select([read_end], [], [], _UP_SECONDS)
@@ -86,7 +102,7 @@ def _run_lab(folder: LabFolder, fabric: bytes, write_end: int, *, pods: bool) ->
 @click.command("down")
 @name_option
 def down(name: str) -> None:
-    """Remove the lab, or what a crash has left of it. Doing it twice is fine.
+    """Remove the lab, or the remains of a crashed one. Running it again is safe.
 
     \b
     Example:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
-from trackbed.cli.options import output_option, refuse
+from trackbed.cli.groups import CommandGroup
+from trackbed.cli.old_forms import refuse_option
+from trackbed.cli.options import exit_unknown, output_option, refuse
 
 if TYPE_CHECKING:
     from trackbed_lab.vm.lab import VmLab
@@ -33,9 +35,9 @@ servers_option = click.option("--servers", default=2, show_default=True, help="H
 memory_option = click.option("--memory", default=2048, show_default=True, metavar="MIB", help="Memory of each.")
 
 
-@click.group("vm")
+@click.group("vm", cls=CommandGroup)
 def command() -> None:
-    """Run emulated servers: a kernel of their own, SR-IOV NICs on leaf switches, NUMA nodes, an IOMMU, reboots.
+    """Run emulated servers with their own kernel, SR-IOV NICs on leaf switches, NUMA nodes, an IOMMU and real reboots.
 
     No root is needed and nothing on this machine is changed. A server sees this machine's files below its own changes;
     its /etc, /boot and /var/lib/trackbed persist across reboots.
@@ -49,7 +51,8 @@ def command() -> None:
 @command.command("up")
 @folder_option
 @servers_option
-@click.option("--rails", default=8, show_default=True, help="NICs of each server, 7 VFs each.")
+@click.option("--rail-count", "rails", default=8, show_default=True, help="NICs of each server, 7 VFs each.")
+@refuse_option("--rails", instead="--rail-count {value}")
 @memory_option
 @click.option("--cpus", default=1, show_default=True, help="Processors of each.")
 @click.option(
@@ -61,12 +64,12 @@ def command() -> None:
 )
 @click.option("--timeout", default=300.0, show_default=True, metavar="SECONDS", help="How long to wait for all.")
 def up(folder: Path, servers: int, rails: int, memory: int, cpus: int, accelerator: str, timeout: float) -> None:
-    """Start new servers; they run until `down`. The first time, QEMU and a kernel are fetched.
+    """Start new servers, which run until `down`. The first start downloads QEMU and a kernel.
 
     \b
     Examples:
       trackbed lab vm up
-      trackbed lab vm up --servers 1 --rails 2 --memory 3072
+      trackbed lab vm up --servers 1 --rail-count 2 --memory 3072
     """
     from trackbed_lab.vm.machine import LabShape, find_problems
 
@@ -78,20 +81,27 @@ def up(folder: Path, servers: int, rails: int, memory: int, cpus: int, accelerat
     click.echo(f"{servers} server{'s' * (servers != 1)} up; trackbed lab vm status, exec, reboot, down")
 
 
-def start_servers(folder: Path, shape: LabShape, timeout: float) -> VmLab:
-    """Start servers, with accelerator `auto` resolved; exit with status 3 if they do not come up."""
+def start_servers(
+    folder: Path, shape: LabShape, timeout: float, manager: str = "networkd", *, detached: bool = True
+) -> VmLab:
+    """Start servers, with accelerator `auto` resolved; exit with status 3 if they do not come up.
+
+    With `detached` they outlive this process.
+    """
     from trackbed_lab.vm import lab, parts
+    from trackbed_lab.vm.managers import MANAGERS
 
     try:
         fetched = parts.fetch_parts(report_progress)
-        spec = lab.LabSpec(fetched, choose_accelerator(fetched, shape))
+        fetched = parts.add_packages(fetched, manager, MANAGERS[manager].PACKAGES, report_progress)
+        spec = lab.LabSpec(fetched, choose_accelerator(fetched, shape), manager=manager, detached=detached)
         return lab.start_lab(folder.absolute(), spec, report_progress, timeout)
     except (lab.VmLabError, parts.PartsError, OSError) as error:
         exit_unknown(str(error))
 
 
 def choose_accelerator(parts: Parts, shape: LabShape) -> LabShape:
-    """Return the shape with accelerator `auto` replaced by the one that works."""
+    """Return the shape with accelerator `auto` replaced by KVM where it works, else by TCG."""
     from msgspec.structs import replace
 
     from trackbed_lab.vm import accelerator
@@ -109,7 +119,7 @@ def choose_accelerator(parts: Parts, shape: LabShape) -> LabShape:
 @click.argument("name")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def execute(folder: Path, timeout: float, name: str, program: tuple[str, ...]) -> None:
-    """Run a program in a server, as root; its output and its exit status are this command's.
+    """Run a program in a server, as root; its output and exit status are passed on.
 
     Status 124 means that it took too long, 127 that there is no such program. Its background processes are ended with
     it, except those in their own session (setsid).
@@ -127,7 +137,7 @@ def execute(folder: Path, timeout: float, name: str, program: tuple[str, ...]) -
     except lab.VmLabError as error:
         refuse(str(error))
     try:
-        raise SystemExit(channel.stream(server.channel, program, write_output, timeout))
+        raise SystemExit(channel.stream_command(server.channel, program, write_output, timeout))
     except channel.ChannelError as error:
         exit_unknown(lab.describe_failure(vm_lab, name, str(error)))
 
@@ -160,7 +170,7 @@ def reboot(folder: Path, timeout: float, name: str) -> None:
 @command.command("status")
 @folder_option
 def status(folder: Path) -> None:
-    """Show the servers. Exit 0 all run, 1 some do not, 3 there is none.
+    """Show the status of the servers. Exit status: 0 if all are running, 1 if not, 3 if there is no lab.
 
     \b
     Example:
@@ -183,7 +193,7 @@ def status(folder: Path) -> None:
 @command.command("down")
 @folder_option
 def down(folder: Path) -> None:
-    """Stop the servers and delete them; logs are kept. Doing it twice is fine.
+    """Stop the servers and delete them; logs are kept. Running it again is safe.
 
     \b
     Example:
@@ -203,7 +213,7 @@ def down(folder: Path) -> None:
 @memory_option
 @output_option("table", "json")
 def doctor(servers: int, memory: int, output_format: str) -> None:
-    """Say whether this machine can have emulated servers, and what to do about what is missing. Exit 0 or 1.
+    """Check whether this machine can run emulated servers, and show remedies. Exits with 0 if it can, else with 1.
 
     \b
     Example:
@@ -250,9 +260,3 @@ def write_output(letter: bytes, content: bytes) -> None:
 def report_progress(line: str) -> None:
     """Print a line of progress to stderr."""
     click.echo(line, err=True)
-
-
-def exit_unknown(message: str) -> NoReturn:
-    """Print an error and exit with status 3."""
-    click.echo(f"trackbed: {message}", err=True)
-    raise SystemExit(3)

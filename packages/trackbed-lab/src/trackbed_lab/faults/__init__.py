@@ -1,23 +1,25 @@
-"""Faults to practise on, each injected into a lab as the catalogue describes it.
+"""Faults that can be injected into a lab, as the catalogue describes them.
 
-There is a module for each step, or pair of steps, with a tuple FAULTS of LabFault. The function `heal` of a fault
-undoes the changes that are outside the plan; then the plan is applied again to the node and its switches.
+There is a module for each step, or pair of steps, with a tuple FAULTS of LabFault, and ON_HOST: whether its faults need
+the port on the host, not in a pod. The function `heal` of a fault undoes the changes that are outside the plan; then
+the plan is applied again to the node and its switches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
+from importlib import import_module
 
-from trackbed_lab.faults import addresses, names, pods, routing, switches
 from trackbed_lab.faults.fault import LabFault
 from trackbed_lab.faults.target import FaultTarget, TargetLab, UnsuitableError
 
-FAULTS: Mapping[str, LabFault] = {
-    fault.id: fault for module in (names, addresses, routing, pods, switches) for fault in module.FAULTS
-}
+NAMES = ("names", "addresses", "routing", "pods", "switches")
+"""Modules of this package."""
+
+_MODULES = [import_module(f"{__name__}.{name}") for name in NAMES]
+
+FAULTS: Mapping[str, LabFault] = {fault.id: fault for module in _MODULES for fault in module.FAULTS}
 """All faults by id."""
 
-_ON_HOSTS = frozenset(fault.id for module in (names, addresses, routing) for fault in module.FAULTS)
+_ON_HOST = frozenset(fault.id for module in _MODULES if module.ON_HOST for fault in module.FAULTS)
 
 
 def find_target(lab: TargetLab, name: str | None = None, rail: int | None = None) -> FaultTarget:
@@ -36,14 +38,14 @@ def find_target(lab: TargetLab, name: str | None = None, rail: int | None = None
     return FaultTarget(lab, node, port)
 
 
-def inject(target: FaultTarget, fault_id: str) -> None:
+def inject_fault(target: FaultTarget, fault_id: str) -> None:
     """Inject a fault at a port.
 
     Raises:
         KeyError: there is no such fault.
         UnsuitableError: the fault cannot be injected in this lab, or not at this port.
     """
-    if fault_id in _ON_HOSTS and not target.is_on_host():
+    if fault_id in _ON_HOST and not target.is_on_host():
         pod = ", ".join(target.lab.list_pods(target.node.name))
         raise UnsuitableError(
             f"rail {target.port.rail} of {target.node.name} is inside {pod or 'a pod'}, "
@@ -52,7 +54,7 @@ def inject(target: FaultTarget, fault_id: str) -> None:
     FAULTS[fault_id].inject(target)
 
 
-def heal(target: FaultTarget, fault_id: str) -> None:
+def heal_fault(target: FaultTarget, fault_id: str) -> None:
     """Heal a fault: undo its changes, then apply the plan to node, peer, leaf and spine."""
     FAULTS[fault_id].heal(target)
     leaf, _ = target.lab.find_leaf_end(target.node.name, target.port.rail)

@@ -1,14 +1,12 @@
 """A fault of the lab: its id and the functions that inject and heal it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 
 from trackbed_lab.faults.target import FaultTarget
 
 
-def _heal_nothing(target: FaultTarget) -> None:
+def _do_nothing(target: FaultTarget) -> None:
     """Do nothing: applying the plan again heals the fault."""
 
 
@@ -17,4 +15,4 @@ class LabFault(NamedTuple):
 
     id: str
     inject: Callable[[FaultTarget], None]
-    heal: Callable[[FaultTarget], None] = _heal_nothing
+    heal: Callable[[FaultTarget], None] = _do_nothing

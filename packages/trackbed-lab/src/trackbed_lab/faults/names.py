@@ -1,8 +1,6 @@
 """Faults of the steps vfs and names."""
 
-from __future__ import annotations
-
-from trackbed.kernel.netlink.links import VethEnd, create_veth, delete_link, set_link
+from trackbed.kernel.netlink.links import VethEnd, build_create_veth, build_delete_link, build_set_link
 from trackbed.kernel.netlink.neighbours import flush_neighbours
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.faults.fault import LabFault
@@ -14,7 +12,7 @@ def _copy_mac(target: FaultTarget) -> None:
     peer = target.peer
     port = peer.find_port(target.port.rail)
     link = read_link(target.lab, peer.name, port.netdev if port else target.port.netdev)
-    send_messages(target.lab, peer.name, set_link(link.index, mac=target.read_link().mac))
+    send_messages(target.lab, peer.name, build_set_link(link.index, mac=target.read_link().mac))
 
 
 def _restore_mac(target: FaultTarget) -> None:
@@ -22,27 +20,29 @@ def _restore_mac(target: FaultTarget) -> None:
     lab, peer = target.lab, target.peer
     port = peer.find_port(target.port.rail)
     if port and port.mac:
-        send_messages(lab, peer.name, set_link(read_link(lab, peer.name, port.netdev).index, mac=port.mac))
+        send_messages(lab, peer.name, build_set_link(read_link(lab, peer.name, port.netdev).index, mac=port.mac))
     leaf, interface = lab.find_leaf_end(peer.name, target.port.rail)
     with Socket(netns=lab.locate_netns(leaf)) as sock:
         flush_neighbours(sock, read_link(lab, leaf, interface).index)
 
 
 def _occupy_name(target: FaultTarget) -> None:
-    """Leave the port with a temporary name of udev, its own name taken by another interface."""
+    """Rename the port to a temporary name of udev, and give its planned name to another interface."""
     port = target.read_link()
-    target.send(
-        set_link(port.index, up=False),
-        set_link(port.index, name="rename7"),
-        create_veth(VethEnd(target.port.netdev), VethEnd("elsewhere")),
+    target.send_messages(
+        build_set_link(port.index, up=False),
+        build_set_link(port.index, name="rename7"),
+        build_create_veth(VethEnd(target.port.netdev), VethEnd("elsewhere")),
     )
 
 
 def _free_name(target: FaultTarget) -> None:
-    target.send(delete_link(target.read_link().index))
+    target.send_messages(build_delete_link(target.read_link().index))
     port = target.read_link("rename7")
-    target.send(set_link(port.index, name=target.port.netdev))
+    target.send_messages(build_set_link(port.index, name=target.port.netdev))
 
+
+ON_HOST = True
 
 FAULTS = (
     LabFault("vfs-mac-duplicate", _copy_mac, _restore_mac),

@@ -1,9 +1,7 @@
 """Faults of the steps cni and pod."""
 
-from __future__ import annotations
-
-from trackbed.kernel.netlink.routes import delete_route, list_routes
-from trackbed.kernel.netlink.rules import delete_rule, list_rules
+from trackbed.kernel.netlink.routes import build_delete_route, list_routes
+from trackbed.kernel.netlink.rules import build_delete_rule, list_rules
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.faults.fault import LabFault
 from trackbed_lab.faults.target import FaultTarget, UnsuitableError, read_links, send_messages, write_sysctl
@@ -47,19 +45,21 @@ def _delete_pod_routes(target: FaultTarget) -> None:
     with Socket(netns=target.lab.locate_netns(pod)) as sock:
         routes = [route for route in list_routes(sock, target.family, table) if route.oif == index]
         rules = [rule for rule in list_rules(sock, target.family) if rule.table == table]
-    send_messages(target.lab, pod, *map(delete_route, routes), *map(delete_rule, rules))
+    send_messages(target.lab, pod, *map(build_delete_route, routes), *map(build_delete_rule, rules))
 
 
 def _reattach_pod(target: FaultTarget) -> None:
-    target.lab.reattach(target.node.name, _find_pod(target))
+    target.lab.reattach_pod(target.node.name, _find_pod(target))
 
 
-def _forget_refusals(target: FaultTarget) -> None:
-    target.lab.forget_refusals(target.node.name)
+def _clear_refusals(target: FaultTarget) -> None:
+    target.lab.clear_refusals(target.node.name)
 
+
+ON_HOST = False
 
 FAULTS = (
-    LabFault("cni-interface-exists", _attach_to_occupied, _forget_refusals),
+    LabFault("cni-interface-exists", _attach_to_occupied, _clear_refusals),
     LabFault("cni-interface-sysctls-reset", _reset_sysctls, _restore_sysctls),
     LabFault("pod-rail-routes-missing", _delete_pod_routes, _reattach_pod),
 )

@@ -1,7 +1,5 @@
 """Faults of the fabric and its switches, and of the Fabric file itself."""
 
-from __future__ import annotations
-
 import re
 import socket
 import time
@@ -9,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from trackbed.fabric.model.ranges import BITS, Range
-from trackbed.kernel.netlink.addresses import delete_address, list_addresses
-from trackbed.kernel.netlink.links import set_link
-from trackbed.kernel.netlink.routes import RTN_BLACKHOLE, Route, delete_route, list_routes, replace_route
-from trackbed.kernel.netlink.rules import PolicyRule, add_rule, delete_rule
+from trackbed.kernel.netlink.addresses import build_delete_address, list_addresses
+from trackbed.kernel.netlink.links import build_set_link
+from trackbed.kernel.netlink.routes import RTN_BLACKHOLE, Route, build_delete_route, build_replace_route, list_routes
+from trackbed.kernel.netlink.rules import PolicyRule, build_add_rule, build_delete_rule
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.faults.addresses import flush_neighbours_of_port
 from trackbed_lab.faults.fault import LabFault
@@ -40,7 +38,7 @@ _CROSSED = "crossed"
 def _find_cable_ends(target: FaultTarget) -> tuple[tuple[str, str], tuple[str, str]]:
     """Return leaf and interface of the port's cable, and of the next rail's."""
     near = target.lab.find_leaf_end(target.node.name, target.port.rail)
-    far = target.lab.find_leaf_end(target.node.name, target.neighbour.rail)
+    far = target.lab.find_leaf_end(target.node.name, target.next_rail_port.rail)
     return near, far
 
 
@@ -48,8 +46,8 @@ def _move_cable_end(lab: TargetLab, from_leaf: str, name: str, to_leaf: str, new
     """Unplug the end of a cable from one leaf and plug it into another."""
     link = read_link(lab, from_leaf, name)
     with lab.locate_netns(to_leaf).open("rb") as netns:
-        send_messages(lab, from_leaf, set_link(link.index, netns_fd=netns.fileno(), name=new_name))
-    send_messages(lab, to_leaf, set_link(read_link(lab, to_leaf, new_name).index, up=True))
+        send_messages(lab, from_leaf, build_set_link(link.index, netns_fd=netns.fileno(), name=new_name))
+    send_messages(lab, to_leaf, build_set_link(read_link(lab, to_leaf, new_name).index, up=True))
 
 
 def _cross_cables(target: FaultTarget) -> None:
@@ -87,30 +85,30 @@ def _delete_gateway_address(target: FaultTarget) -> None:
     gateways = [address for address in addresses if address.address == target.addressing.gateway]
     if not gateways:
         raise UnsuitableError("this fault needs a scheme with gateways on the leaves")
-    send_messages(target.lab, leaf, *map(delete_address, gateways))
+    send_messages(target.lab, leaf, *map(build_delete_address, gateways))
     flush_neighbours_of_port(target)
 
 
 def _lower_leaf_mtu(target: FaultTarget) -> None:
     """Set the MTU of the leaf's port to 1500 bytes."""
     leaf, end = target.find_leaf_end()
-    send_messages(target.lab, leaf, set_link(end.index, mtu=1500))
+    send_messages(target.lab, leaf, build_set_link(end.index, mtu=1500))
 
 
 def _flap_leaf_port(target: FaultTarget) -> None:
-    """Set the leaf's port down and up twice, and wait each time until the host has seen it."""
+    """Set the leaf's port down and up twice; wait after each change until the host has noticed it."""
     leaf, end = target.find_leaf_end()
     for _ in range(2):
-        send_messages(target.lab, leaf, set_link(end.index, up=False))
-        _wait_for(lambda: not target.read_link().carrier)
-        send_messages(target.lab, leaf, set_link(end.index, up=True))
-        _wait_for(lambda: target.read_link().carrier)
+        send_messages(target.lab, leaf, build_set_link(end.index, up=False))
+        _wait_until(lambda: not target.read_link().carrier)
+        send_messages(target.lab, leaf, build_set_link(end.index, up=True))
+        _wait_until(lambda: target.read_link().carrier)
 
 
 _LINK_SECONDS = 3.0
 
 
-def _wait_for(condition: Callable[[], bool | None]) -> None:
+def _wait_until(condition: Callable[[], bool | None]) -> None:
     deadline = time.monotonic() + _LINK_SECONDS
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -132,11 +130,11 @@ def _build_black_hole(target: FaultTarget) -> Route:
 
 
 def _add_black_hole(target: FaultTarget) -> None:
-    send_messages(target.lab, target.lab.get_spine(), replace_route(_build_black_hole(target)))
+    send_messages(target.lab, target.lab.get_spine(), build_replace_route(_build_black_hole(target)))
 
 
 def _delete_black_hole(target: FaultTarget) -> None:
-    send_messages(target.lab, target.lab.get_spine(), delete_route(_build_black_hole(target)))
+    send_messages(target.lab, target.lab.get_spine(), build_delete_route(_build_black_hole(target)))
 
 
 def _delete_spine_routes(target: FaultTarget) -> None:
@@ -145,12 +143,12 @@ def _delete_spine_routes(target: FaultTarget) -> None:
     with Socket(netns=target.lab.locate_netns(spine)) as sock:
         routes = [route for route in list_routes(sock, target.family) if route.gateway and route.prefix]
     covering = [route for route in routes if peer.base in Range(peer.version, route.dst, route.prefix)]
-    send_messages(target.lab, spine, *map(delete_route, covering))
+    send_messages(target.lab, spine, *map(build_delete_route, covering))
 
 
 def _build_policy(target: FaultTarget) -> tuple[Route, PolicyRule]:
     """Return a blackhole route, and a rule that directs packets from this rail to the next one to its table."""
-    source, destination = (target.node.common.rails[port.rail].v4 for port in (target.port, target.neighbour))
+    source, destination = (target.node.common.rails[port.rail].v4 for port in (target.port, target.next_rail_port))
     if source is None or destination is None:
         raise UnsuitableError("this fault needs IPv4 in the Fabric")
     if target.node.common.cross_rail != "routed":
@@ -162,13 +160,15 @@ def _build_policy(target: FaultTarget) -> tuple[Route, PolicyRule]:
 
 def _separate_rails(target: FaultTarget) -> None:
     route, rule = _build_policy(target)
-    send_messages(target.lab, target.lab.get_spine(), replace_route(route), add_rule(rule))
+    send_messages(target.lab, target.lab.get_spine(), build_replace_route(route), build_add_rule(rule))
 
 
 def _join_rails(target: FaultTarget) -> None:
     route, rule = _build_policy(target)
-    send_messages(target.lab, target.lab.get_spine(), delete_rule(rule), delete_route(route))
+    send_messages(target.lab, target.lab.get_spine(), build_delete_rule(rule), build_delete_route(route))
 
+
+ON_HOST = False
 
 FAULTS = (
     LabFault("names-too-long", _lengthen_names, _restore_fabric),

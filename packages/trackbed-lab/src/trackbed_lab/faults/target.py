@@ -1,7 +1,5 @@
 """The target of a fault: a port of a node in a lab, with functions to read and change the node and its leaf."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -55,10 +53,10 @@ class TargetLab(Protocol):
     def list_pods(self, node: str) -> tuple[str, ...]:
         """Return the names of the pods attached on a node."""
 
-    def reattach(self, node: str, pod: str) -> None:
+    def reattach_pod(self, node: str, pod: str) -> None:
         """Detach a pod and attach it again."""
 
-    def forget_refusals(self, node: str) -> None:
+    def clear_refusals(self, node: str) -> None:
         """Clear the refusals that the node's agent remembers."""
 
     def attach_twin(self, node: str, pod: str, occupied: str) -> None:
@@ -67,7 +65,7 @@ class TargetLab(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FaultTarget:
-    """One port in one lab."""
+    """A port of a lab's node into which a fault is injected."""
 
     lab: TargetLab
     node: NodePlan
@@ -91,7 +89,7 @@ class FaultTarget:
         return self.node.common.rails[self.port.rail].table
 
     @property
-    def neighbour(self) -> PortPlan:
+    def next_rail_port(self) -> PortPlan:
         """The port of the next rail of this node."""
         others = [port for port in self.node.ports if port.rail != self.port.rail]
         if not others:
@@ -117,15 +115,15 @@ class FaultTarget:
         return read_link(self.lab, self.node.name, name or self.port.netdev)
 
     def build_address(
-        self, addressing: AddressPlan | None = None, *, prefix: int | None = None, index: int | None = None
+        self, addressing: AddressPlan | None = None, *, prefix_length: int | None = None, link_index: int | None = None
     ) -> Address:
-        """Return an address for netlink, by default the port's; `prefix` and `index` replace length and interface."""
+        """Return an address for netlink, by default the port's; the keyword arguments replace its values."""
         planned = addressing or self.addressing
-        ifindex = self.read_link().index if index is None else index
-        length = planned.prefix if prefix is None else prefix
+        ifindex = self.read_link().index if link_index is None else link_index
+        length = planned.prefix if prefix_length is None else prefix_length
         return Address(ifindex, FAMILY[planned.version], planned.address, length)
 
-    def send(self, *messages: Message) -> None:
+    def send_messages(self, *messages: Message) -> None:
         """Send netlink messages to the node."""
         send_messages(self.lab, self.node.name, *messages)
 
@@ -138,12 +136,12 @@ class FaultTarget:
         """Write a kernel parameter of the port, with `{}` for its name: net/ipv4/conf/{}/rp_filter."""
         self.lab.get_machine(self.node.name).write_sysctl(key.format(self.port.netdev), value)
 
-    def list_routes(self, table: int) -> tuple[Route, ...]:
+    def read_routes(self, table: int) -> tuple[Route, ...]:
         """Return the node's routes in a table."""
         with Socket(netns=self.lab.locate_netns(self.node.name)) as sock:
             return list_routes(sock, self.family, table)
 
-    def list_rules(self) -> tuple[PolicyRule, ...]:
+    def read_rules(self) -> tuple[PolicyRule, ...]:
         """Return the node's rules."""
         with Socket(netns=self.lab.locate_netns(self.node.name)) as sock:
             return list_rules(sock, self.family)
@@ -161,13 +159,13 @@ def read_link(lab: TargetLab, name: str, interface: str) -> Link:
         return get_link(sock, interface)
 
 
-def read_links(lab: TargetLab, name: str) -> tuple[Link, ...]:
+def read_links(lab: TargetLab, netns_name: str) -> tuple[Link, ...]:
     """Return all interfaces of a namespace of the lab."""
-    with Socket(netns=lab.locate_netns(name)) as sock:
+    with Socket(netns=lab.locate_netns(netns_name)) as sock:
         return list_links(sock)
 
 
-def write_sysctl(lab: TargetLab, name: str, path: str, value: str) -> None:
+def write_sysctl(lab: TargetLab, netns_name: str, key: str, value: str) -> None:
     """Write /proc/sys/`path` in a namespace of the lab."""
-    with enter_netns(lab.locate_netns(name)), open(f"/proc/sys/{path}", "w", encoding="ascii") as stream:  # noqa: PTH123 - procfs
+    with enter_netns(lab.locate_netns(netns_name)), open(f"/proc/sys/{key}", "w", encoding="ascii") as stream:  # noqa: PTH123 - procfs
         stream.write(value)

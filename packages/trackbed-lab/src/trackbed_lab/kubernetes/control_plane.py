@@ -1,15 +1,15 @@
 """etcd, API server, controller manager and scheduler on loopback, with their files in one folder.
 
-    DIR/kubeconfig        of the administrator, mode 0600
+    DIR/kubeconfig        the administrator's kubeconfig, mode 0600
     DIR/nodes/            the kubeconfig of each node's kubelet, mode 0600
     DIR/processes.json    the processes of the control plane; it marks the folder as the control plane's
-    DIR/*.log, data/      logs; etcd's data, deleted at the next start
+    DIR/etcd/             etcd's data and sockets, mode 0700, deleted at the next start
+    DIR/*.log             logs
 
 Tokens and the key are generated at each start and stored in files of mode 0600, never passed as arguments. TLS is
-verified: the server's certificate is its own authority. etcd listens on loopback without TLS and does not sync to disk.
+verified: the server's certificate is its own authority. etcd, which asks nobody who they are, listens on no port: else
+other users of this machine, and pods, which reach its loopback through their emulated server, would rule the cluster.
 """
-
-from __future__ import annotations
 
 import base64
 import json
@@ -35,13 +35,14 @@ from trackbed_lab.kubernetes import gateway, node
 from trackbed_lab.kubernetes.build import try_lock
 from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 from trackbed_lab.ports import hold_ports
-from trackbed_lab.processes import LabProcess, start_process, stop_processes
+from trackbed_lab.processes import LabProcess, defer_signals, kill_process, start_process, stop_processes
 
 READY_SECONDS = 120.0
-"""A start takes about 3 seconds on two idle cores."""
+"""Limit for a start, which takes about 3 seconds on two idle cores."""
 
 _RECORD, _TEMPORARY = "processes.json", ".processes.json"
 _NODES = "nodes"
+_ETCD = "etcd"
 _SECRETS = (
     gateway.EGRESS,
     gateway.PODS,
@@ -70,9 +71,6 @@ _USERS = {
 }
 """User -> name and group of its token; the controller manager uses one identity for all its controllers."""
 
-GATEWAY = "10.0.2.2"
-"""Address of this machine's loopback on an emulated server (qemu(1), -netdev user)."""
-
 
 class ControlPlaneError(Exception):
     """The control plane did not come up; the message says which program failed, with the end of its log."""
@@ -84,8 +82,6 @@ class _Layout:
 
     folder: Path
     programs: Path
-    etcd: int
-    peer: int
     api: int
     controller_manager: int
     scheduler: int
@@ -112,14 +108,15 @@ def start_control_plane(
     """
     folder = folder.absolute()
     try:
-        with _claim_folder(folder), hold_ports(5) as ports, ExitStack() as undo:
+        with _claim_folder(folder), hold_ports(3) as ports, ExitStack() as undo:
             layout = _Layout(folder, programs, *ports)
+            undo.callback(_stop_and_delete, folder)
             _write_configuration(layout, nodes)
             processes: list[LabProcess] = []
-            undo.callback(stop_processes, processes)
             for name, argv, is_ready in _list_programs(layout, controllers=controllers):
-                processes.append(start_process(name, argv, folder, detached=detached))
-                _write_record(folder, processes)
+                with defer_signals():
+                    processes.append(start_process(name, argv, folder, detached=detached))
+                    _write_record(folder, processes)
                 _wait_until_ready(processes, is_ready)
             undo.pop_all()
     except (OSError, subprocess.SubprocessError) as error:
@@ -129,7 +126,7 @@ def start_control_plane(
 
 @contextmanager
 def _claim_folder(folder: Path) -> Iterator[None]:
-    """Lock a folder in which nothing runs and which has no files of others. Raises ControlPlaneError."""
+    """Lock a folder in which nothing runs and which has no unrelated files. Raises ControlPlaneError."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -162,18 +159,25 @@ def stop_control_plane(folder: Path) -> int:
     running = [process for process in load_processes(folder) if process.is_alive]
     stop_processes(running)
     if (folder / _RECORD).exists():
-        for name in ("data", _NODES):
+        for name in (_ETCD, _NODES):
             shutil.rmtree(folder / name, ignore_errors=True)
         for path in (folder / name for name in (*_SECRETS, _RECORD)):
             path.unlink(missing_ok=True)
     return len(running)
 
 
-def start_gateway(folder: Path, servers: Path) -> None:
+def _stop_and_delete(folder: Path) -> None:
+    """Stop what was started in the folder, also if further signals come meanwhile."""
+    with defer_signals():
+        stop_control_plane(folder)
+
+
+def start_gateway(folder: Path, servers: Path, *, detached: bool = True) -> None:
     """Connect the control plane of `folder` with its nodes, the lab of `servers`. Raises ControlPlaneError."""
     argv = [sys.executable, "-m", "trackbed_lab.kubernetes.gateway", str(folder), str(servers)]
-    process = start_process("gateway", argv, folder, detached=True)
-    _write_record(folder, [*load_processes(folder), process])
+    with defer_signals():
+        process = start_process("gateway", argv, folder, detached=detached)
+        _write_record(folder, [*load_processes(folder), process])
     _wait_until_ready([process], (folder / gateway.PODS).is_socket)
 
 
@@ -206,25 +210,26 @@ def load_processes(folder: Path) -> tuple[LabProcess, ...]:
 def _write_configuration(layout: _Layout, nodes: Sequence[str]) -> None:
     """Delete the data of an earlier control plane; write tokens, certificate and kubeconfigs."""
     folder = layout.folder
-    shutil.rmtree(folder / "data", ignore_errors=True)
+    shutil.rmtree(folder / _ETCD, ignore_errors=True)
+    (folder / _ETCD).mkdir(mode=0o700)
     (folder / _NODES).mkdir(exist_ok=True, mode=0o700)
     users = _USERS | {node: (f"system:node:{node}", "system:nodes") for node in nodes}
     tokens = {user: secrets.token_urlsafe(32) for user in users}
     lines = [f'{tokens[user]},{name},{user},"{group}"\n' for user, (name, group) in users.items()]
-    _write_private(folder / "tokens.csv", "".join(lines))
+    _write_private_file(folder / "tokens.csv", "".join(lines))
     _make_certificate(layout)
     (folder / gateway.EGRESS).write_text(json.dumps(gateway.CONFIGURATION))
     for user, token in tokens.items():
         if user in nodes:
-            path, url = folder / _NODES / user, f"https://{GATEWAY}:{layout.api}"
+            path, url = folder / _NODES / user, f"https://{node.KUBERNETES_SERVICE}"
         else:
             path, url = layout.locate_kubeconfig(user), layout.url
-        _write_private(path, json.dumps(_build_kubeconfig(layout, url, token), indent=1))
+        _write_private_file(path, json.dumps(_build_kubeconfig(layout, url, token), indent=1))
 
 
 def _make_certificate(layout: _Layout) -> None:
     """Create key.pem and the self-signed cert.pem; the key signs service account tokens too."""
-    hosts = f"127.0.0.1,{GATEWAY},{node.SERVICE}"
+    hosts = f"127.0.0.1,{node.KUBERNETES_SERVICE}"
     argv = [str(layout.programs / "generate_cert"), "--host", hosts, "--ecdsa-curve", "P256", "--ca"]
     subprocess.run(argv, cwd=layout.folder, check=True, capture_output=True, timeout=60)  # noqa: S603 - built by the lab
     (layout.folder / "key.pem").chmod(0o600)
@@ -249,25 +254,27 @@ _IsReady = Callable[[], bool]
 def _list_programs(layout: _Layout, *, controllers: bool) -> Sequence[tuple[str, list[str], _IsReady]]:
     """Return name, command and readiness check of each program, in the order in which they are started."""
     programs = [
-        ("etcd", _build_etcd_command(layout), _build_readiness_check(layout, f"http://127.0.0.1:{layout.etcd}/readyz")),
+        ("etcd", _build_etcd_command(layout), (layout.folder / _ETCD / "client.sock").is_socket),
         ("kube-apiserver", _build_api_server_command(layout), _build_readiness_check(layout, f"{layout.url}/readyz")),
     ]
     if controllers:
-        programs += [_describe_controller(layout, "controller-manager", layout.controller_manager)]
-        programs += [_describe_controller(layout, "scheduler", layout.scheduler)]
+        programs += [_build_controller_program(layout, "controller-manager", layout.controller_manager)]
+        programs += [_build_controller_program(layout, "scheduler", layout.scheduler)]
     return programs
 
 
 def _build_etcd_command(layout: _Layout) -> list[str]:
-    client, peer = f"http://127.0.0.1:{layout.etcd}", f"http://127.0.0.1:{layout.peer}"
+    """Return etcd's command. What it advertises is for other members only, and there are none."""
+    advertised = "http://localhost:0"
     return [
+        *("/usr/bin/env", f"--chdir={_ETCD}"),  # its sockets are named by their last part only
         str(layout.programs / "etcd"),
         "--data-dir=data",
-        f"--listen-client-urls={client}",
-        f"--advertise-client-urls={client}",
-        f"--listen-peer-urls={peer}",
-        f"--initial-advertise-peer-urls={peer}",
-        f"--initial-cluster=default={peer}",
+        "--listen-client-urls=unix://client.sock",
+        f"--advertise-client-urls={advertised}",
+        "--listen-peer-urls=unix://peer.sock",
+        f"--initial-advertise-peer-urls={advertised}",
+        f"--initial-cluster=default={advertised}",
         "--unsafe-no-fsync",
     ]
 
@@ -275,12 +282,12 @@ def _build_etcd_command(layout: _Layout) -> list[str]:
 def _build_api_server_command(layout: _Layout) -> list[str]:
     return [
         str(layout.programs / "kube-apiserver"),
-        f"--etcd-servers=http://127.0.0.1:{layout.etcd}",
+        f"--etcd-servers=unix://{_ETCD}/client.sock",
         f"--secure-port={layout.api}",
         "--bind-address=127.0.0.1",
         "--tls-cert-file=cert.pem",
         "--tls-private-key-file=key.pem",
-        f"--service-cluster-ip-range={node.SERVICES}",
+        f"--service-cluster-ip-range={node.SERVICE_RANGE}",
         "--authorization-mode=Node,RBAC",
         "--token-auth-file=tokens.csv",
         "--service-account-issuer=https://kubernetes.default.svc",
@@ -292,7 +299,7 @@ def _build_api_server_command(layout: _Layout) -> list[str]:
     ]
 
 
-def _describe_controller(layout: _Layout, user: str, port: int) -> tuple[str, list[str], _IsReady]:
+def _build_controller_program(layout: _Layout, user: str, port: int) -> tuple[str, list[str], _IsReady]:
     """Return name, command and readiness check of the controller manager or the scheduler."""
     name = f"kube-{user}"
     argv = [
@@ -349,8 +356,22 @@ def _write_record(folder: Path, processes: Sequence[LabProcess]) -> None:
     temporary.replace(folder / _RECORD)
 
 
-def _write_private(path: Path, text: str) -> None:
+def _write_private_file(path: Path, text: str) -> None:
     """Replace a file by one that is created with mode 0600."""
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
         stream.write(text)
+
+
+def kill_program(folder: Path, name: str) -> list[str]:
+    """Kill a program of a running control plane with SIGKILL; return its command."""
+    process = next(process for process in load_processes(folder) if process.name == name)
+    argv = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+    kill_process(process)
+    return argv
+
+
+def start_program_again(folder: Path, name: str, argv: Sequence[str]) -> None:
+    """Start a program that was killed, without waiting until it is ready."""
+    others = [process for process in load_processes(folder) if process.name != name]
+    _write_record(folder, [*others, start_process(name, argv, folder, detached=True)])

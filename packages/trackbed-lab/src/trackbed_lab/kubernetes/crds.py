@@ -1,7 +1,5 @@
 """CustomResourceDefinitions: read from a folder and loaded into an API server."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +14,7 @@ from trackbed.cluster.api.response import Object
 from trackbed_lab.kubernetes.blocking import BlockingClient
 
 API = "apiextensions.k8s.io/v1"
-ESTABLISHED_SECONDS = 60.0
+ESTABLISHED_SECONDS = 180.0
 
 
 class CrdError(Exception):
@@ -35,7 +33,7 @@ def load_crds(client: BlockingClient, folder: Path) -> int:
 def install_crds(client: BlockingClient, definitions: Sequence[Object]) -> int:
     """Create CRDs and wait until all are served; return how many. Raises KubeError."""
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda definition: _create(client, definition), definitions))
+        list(pool.map(lambda definition: _create_crd(client, definition), definitions))
     deadline = time.monotonic() + ESTABLISHED_SECONDS
     for definition in definitions:
         _wait_until_established(client, definition["metadata"]["name"], deadline)
@@ -58,12 +56,12 @@ def read_definitions(folder: Path) -> list[Object]:
 def _iter_definitions(path: Path) -> Iterator[Object]:
     for document in _iter_documents(path):
         if isinstance(document, dict) and document.get("kind") == "CustomResourceDefinition":
-            if document.get("apiVersion") != API or not _get_name(document):
+            if document.get("apiVersion") != API or not _get_crd_name(document):
                 raise CrdError(f"{path}: a CustomResourceDefinition needs apiVersion {API} and metadata.name")
             yield document
 
 
-def _get_name(body: Object) -> str:
+def _get_crd_name(body: Object) -> str:
     metadata = body.get("metadata")
     return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 
@@ -76,7 +74,7 @@ def _iter_documents(path: Path) -> Iterator[Any]:
         raise CrdError(f"{path} is no YAML ({why}); a chart's templates must be rendered first") from error
 
 
-def _create(client: BlockingClient, definition: Object) -> None:
+def _create_crd(client: BlockingClient, definition: Object) -> None:
     """Create a CRD unless it exists. Some are too large for the annotation of client-side apply."""
     try:
         client.create(definition, validation="Ignore")

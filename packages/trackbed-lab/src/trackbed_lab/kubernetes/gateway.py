@@ -1,4 +1,4 @@
-"""The gateway between this machine's control plane and the nodes' network, for pods and the API server to connect.
+"""The gateway between this machine's control plane and the nodes' network, over which pods and the API server connect.
 
     python -m trackbed_lab.kubernetes.gateway FOLDER SERVERS
 
@@ -12,8 +12,6 @@ The gateway is an interface in its own network namespace, connected to the switc
 only through the socket, whose mode is 0600. There is no kube-proxy: only the service `kubernetes` has a working
 address, and the API server connects to the endpoints of webhooks directly.
 """
-
-from __future__ import annotations
 
 import asyncio
 import fcntl
@@ -30,9 +28,9 @@ from pathlib import Path
 
 import msgspec
 
-from trackbed.kernel.netlink.addresses import Address, add_address
-from trackbed.kernel.netlink.links import get_link, set_link
-from trackbed.kernel.netlink.routes import RT_TABLE_MAIN, Route, add_route
+from trackbed.kernel.netlink.addresses import Address, build_add_address
+from trackbed.kernel.netlink.links import build_set_link, get_link
+from trackbed.kernel.netlink.routes import RT_TABLE_MAIN, Route, build_add_route
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.kubernetes import node
 from trackbed_lab.processes import die_with_parent
@@ -85,7 +83,7 @@ def _read_api_port(folder: Path) -> int:
 async def _serve_outside(port: int) -> None:
     """Relay connections to the socket API to the API server."""
     dial = partial(asyncio.open_connection, "127.0.0.1", port)
-    async with await asyncio.start_unix_server(partial(_relay, dial), API) as server:
+    async with await asyncio.start_unix_server(partial(_relay_connection, dial), API) as server:
         await server.serve_forever()
 
 
@@ -93,9 +91,11 @@ async def _serve_inside(servers: Path) -> None:
     """Configure the gateway's interface; serve the API server to pods, and pods to the API server."""
     shape = msgspec.json.decode((servers / "net/shape.json").read_bytes(), type=LabShape)
     tap = open_tap()
-    _configure(shape)
+    _configure_interface(shape)
     connect_tap(tap, servers, shape.servers, shape.rails)
-    api = await asyncio.start_server(partial(_relay, partial(asyncio.open_unix_connection, API)), node.SERVICE, _PORT)
+    api = await asyncio.start_server(
+        partial(_relay_connection, partial(asyncio.open_unix_connection, API)), node.KUBERNETES_SERVICE, _PORT
+    )
     async with api, await asyncio.start_unix_server(_handle_connect, PODS) as pods:
         await pods.serve_forever()
 
@@ -107,19 +107,19 @@ def open_tap() -> int:
     return tap
 
 
-def _configure(shape: LabShape) -> None:
+def _configure_interface(shape: LabShape) -> None:
     """Set the gateway's addresses, and the routes to each node's pods."""
     with Socket() as sock:
         index = get_link(sock, INTERFACE).index
-        sock.request(add_address(Address(index, socket.AF_INET, _parse_address(node.GATEWAY), 24)))
-        sock.request(add_address(Address(index, socket.AF_INET, _parse_address(node.SERVICE), 32)))
+        sock.request(build_add_address(Address(index, socket.AF_INET, _parse_address(node.GATEWAY), 24)))
+        sock.request(build_add_address(Address(index, socket.AF_INET, _parse_address(node.KUBERNETES_SERVICE), 32)))
         for name in ("lo", INTERFACE):
-            sock.request(set_link(get_link(sock, name).index, up=True))
+            sock.request(build_set_link(get_link(sock, name).index, up=True))
         for number in range(shape.servers):
             pods = ipaddress.IPv4Network(node.get_pod_range(number))
             next_hop = _parse_address(node.get_address(number))
             route = (int(pods.network_address), pods.prefixlen, index, next_hop)
-            sock.request(add_route(Route(socket.AF_INET, RT_TABLE_MAIN, *route)))
+            sock.request(build_add_route(Route(socket.AF_INET, RT_TABLE_MAIN, *route)))
 
 
 def _parse_address(address: str) -> int:
@@ -160,10 +160,10 @@ async def _handle_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWr
         writer.close()
         return
     writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
-    await _join((reader, writer), target)
+    await _join_connections((reader, writer), target)
 
 
-async def _relay(
+async def _relay_connection(
     dial: Callable[[], Awaitable[_Connection]], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     """Dial the target and relay a connection to it."""
@@ -172,15 +172,15 @@ async def _relay(
     except OSError:
         writer.close()
         return
-    await _join((reader, writer), target)
+    await _join_connections((reader, writer), target)
 
 
-async def _join(near: _Connection, far: _Connection) -> None:
+async def _join_connections(near: _Connection, far: _Connection) -> None:
     """Copy both directions until both have ended."""
-    await asyncio.gather(_copy(near[0], far[1]), _copy(far[0], near[1]))
+    await asyncio.gather(_copy_stream(near[0], far[1]), _copy_stream(far[0], near[1]))
 
 
-async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+async def _copy_stream(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
     with suppress(OSError):
         while data := await source.read(_CHUNK):
             sink.write(data)

@@ -8,26 +8,24 @@ An archive is a tar of an image layout (OCI Image Format 1.1, image-layout.md) w
 reproducible: equal content gives equal bytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
-import os
 import re
-import subprocess
 import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trackbed_lab.processes import run_program
 from trackbed_lab.vm.parts import find_program
 
 _LAYER, _CONFIG, _MANIFEST = (
     f"application/vnd.oci.image.{kind}" for kind in ("layer.v1.tar", "config.v1+json", "manifest.v1+json")
 )
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
-_MERGED = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
+MERGED = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
+"""Links of an image whose programs and libraries are all below usr."""
 _SECONDS = 60
 _PATH = "/usr/sbin:/usr/bin"
 
@@ -76,7 +74,7 @@ def build_tools_image(root: Path, name: str) -> ImageSpec:
         name,
         {**programs, **drivers, **libraries, "usr/bin/busybox": find_program(root, "busybox")},
         {**_read_driver_file(root), "etc/passwd": users, "etc/group": f"root:x:0:\nuser:x:{USER}:\n"},
-        {**_MERGED, **{f"usr/bin/{applet}": "busybox" for applet in APPLETS}},
+        {**MERGED, **{f"usr/bin/{applet}": "busybox" for applet in APPLETS}},
         ("/bin/sleep", "infinity"),
         str(USER),
     )
@@ -107,10 +105,10 @@ def _read_driver_file(root: Path) -> dict[str, str]:
 
 def find_libraries(programs: Sequence[Path], root: Path) -> dict[str, Path]:
     """Return the shared libraries of programs and their loader, by path in an image (ldd(1)). Raises ImageError."""
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(root / _LIBRARIES), "LC_ALL": "C"}
+    variables = {"LD_LIBRARY_PATH": str(root / _LIBRARIES), "LC_ALL": "C"}
     libraries: dict[str, Path] = {}
     for program in programs:
-        output = _run_ldd(program, environment)
+        output = _run_ldd(program, variables)
         if "not found" in output:
             raise ImageError(f"{program} lacks a library: {output.strip()}")
         for path in map(Path, re.findall(r"(?:=> )?(/\S+) \(0x", output)):
@@ -119,20 +117,9 @@ def find_libraries(programs: Sequence[Path], root: Path) -> dict[str, Path]:
     return libraries
 
 
-def _run_ldd(path: Path, environment: Mapping[str, str]) -> str:
+def _run_ldd(path: Path, variables: Mapping[str, str]) -> str:
     """Return the output of ldd, "" for a statically linked program. Raises ImageError."""
-    try:
-        process = subprocess.run(  # noqa: S603 - a program of Debian
-            ["/usr/bin/ldd", str(path)],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ImageError(f"ldd {path}: {error}") from error
+    process = run_program(["/usr/bin/ldd", str(path)], _SECONDS, ImageError, variables=variables)
     return process.stdout if "not a dynamic executable" not in process.stderr else ""
 
 

@@ -6,26 +6,25 @@ routed over the cluster's network, without an overlay. kubelet listens only on t
 this machine cannot run commands in a node.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from trackbed.host.steps import kubelet
+from trackbed_lab.kubernetes import bare_node
 from trackbed_lab.vm.furnish import ServerFile
 from trackbed_lab.vm.machine import build_cluster_mac
 
-CLUSTER = "cluster0"
+CLUSTER_INTERFACE = "cluster0"
 """A node's interface in the cluster's network."""
 
 GATEWAY = "192.168.250.1"
-"""The nodes' route to Services (module gateway)."""
-SERVICES, SERVICE = "10.0.0.0/24", "10.0.0.1"
+"""The nodes' next hop to Services (module gateway)."""
+SERVICE_RANGE, KUBERNETES_SERVICE = "10.0.0.0/24", "10.0.0.1"
 """The range of Services, and the address of service `kubernetes`, which pods use for the API server."""
 
-PAUSE = "lab.trackbed.dev/pause:1"
+PAUSE_IMAGE = "lab.trackbed.dev/pause:1"
 """The image of every pod's first container."""
 
 CONFLIST = "etc/cni/net.d/10-lab.conflist"
@@ -42,6 +41,8 @@ class NodeSpec:
     programs: Path
     joined: bool = True
     """Whether it joins the cluster at its first boot; if not, at the next boot after JOIN was run in it."""
+    is_bare: bool = False
+    """Whether its root has no Python."""
 
 
 def get_address(number: int) -> str:
@@ -57,7 +58,7 @@ def get_pod_range(number: int) -> str:
 def render_files(node: NodeSpec, kubeconfig: str) -> Mapping[str, ServerFile]:
     """Return a node's files by path below its root."""
     texts = {
-        "etc/systemd/network/05-cluster.link": _LINK.format(mac=build_cluster_mac(node.number), name=CLUSTER),
+        "etc/systemd/network/05-cluster.link": _LINK.format(mac=build_cluster_mac(node.number), name=CLUSTER_INTERFACE),
         "etc/systemd/network/05-cluster.network": _render_network(node),
         "etc/systemd/system/containerd.service": _CONTAINERD_UNIT.format(programs=node.programs),
         "etc/systemd/system/kubelet.service": _KUBELET_UNIT.format(
@@ -69,7 +70,7 @@ def render_files(node: NodeSpec, kubeconfig: str) -> Mapping[str, ServerFile]:
             kubeconfig=_KUBECONFIG,
             drop_ins=kubelet.FOLDER,
         ),
-        "etc/containerd/config.toml": _CONTAINERD.format(pause=PAUSE, programs=node.programs),
+        "etc/containerd/config.toml": _CONTAINERD.format(pause=PAUSE_IMAGE, programs=node.programs),
         _CONFIG: _KUBELET,
         "etc/sysctl.d/80-node.conf": _SYSCTLS,
         CONFLIST: json.dumps(_build_conflist(node), indent=2) + "\n",
@@ -77,15 +78,16 @@ def render_files(node: NodeSpec, kubeconfig: str) -> Mapping[str, ServerFile]:
     }
     if node.joined:
         texts[_DROP_IN] = _WANTS
-    return {**{path: ServerFile(text) for path, text in texts.items()}, _KUBECONFIG: ServerFile(kubeconfig, 0o600)}
+    files = {path: ServerFile(text) for path, text in texts.items()}
+    return {**files, **(bare_node.render_files() if node.is_bare else {}), _KUBECONFIG: ServerFile(kubeconfig, 0o600)}
 
 
 def _render_network(node: NodeSpec) -> str:
     """Return networkd's configuration of the cluster's network, with routes to other nodes' pods and to Services."""
     gateways = {get_pod_range(other): get_address(other) for other in range(node.count) if other != node.number}
-    gateways[SERVICES] = GATEWAY
+    gateways[SERVICE_RANGE] = GATEWAY
     routes = "".join(f"[Route]\nDestination={subnet}\nGateway={gateway}\n" for subnet, gateway in gateways.items())
-    return _NETWORK.format(name=CLUSTER, address=get_address(node.number)) + routes
+    return _NETWORK.format(name=CLUSTER_INTERFACE, address=get_address(node.number)) + routes
 
 
 def _build_conflist(node: NodeSpec) -> dict[str, object]:
@@ -159,6 +161,8 @@ _CONTAINERD = """version = 3
 [plugins.'io.containerd.cri.v1.runtime'.cni]
   bin_dirs = ["/opt/cni/bin", "{programs}"]
   conf_dir = "/etc/cni/net.d"
+[plugins.'io.containerd.nri.v1.nri']
+  plugin_request_timeout = "120s" # 2 s by default; DRA drivers run CNI plugins meanwhile, which are slow here
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
   [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]

@@ -3,8 +3,6 @@
 The API server cannot reach the nodes' kubelets (module node), so these commands are run over the servers' channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

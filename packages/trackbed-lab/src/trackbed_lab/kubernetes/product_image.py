@@ -8,8 +8,6 @@ that cannot be compiled are included as they are. Trackbed's own modules are inc
 sources (`fleet.archive`), and their caches are marked as unchecked (PEP 552), so the sources' times are ignored.
 """
 
-from __future__ import annotations
-
 import compileall
 import importlib.util
 import re
@@ -21,7 +19,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 import trackbed
-from trackbed.node.rails.install import BUILT
+from trackbed.node.rails.install import BUILT_EXECUTABLE
 from trackbed_lab.kubernetes.images import ImageError, ImageSpec, find_libraries
 from trackbed_lab.vm.parts import find_program
 
@@ -40,7 +38,7 @@ PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _LIBRARY = f"usr/lib/{PYTHON}"
 _PRODUCT = "usr/lib/trackbed"
 _BASE = Path(trackbed.__file__).parent
-_SHIM = f"{_PRODUCT}/trackbed/{BUILT.relative_to(_BASE)}"
+_SHIM = f"{_PRODUCT}/trackbed/{BUILT_EXECUTABLE.relative_to(_BASE)}"
 _START = f"#!/usr/bin/{PYTHON} -IS\nimport sys\n\nsys.path.append('/{_PRODUCT}')\n"
 _START += "from trackbed.cli.main import main\n\nmain()\n"
 _USERS = "root:x:0:0::/:/bin/false\nnobody:x:65534:65534::/:/bin/false\n"
@@ -49,7 +47,7 @@ _USERS = "root:x:0:0::/:/bin/false\nnobody:x:65534:65534::/:/bin/false\n"
 def build_product_image(root: Path, name: str, shim: Path) -> ImageSpec:
     """Return Trackbed's image. Raises ImageError.
 
-    Libraries are taken from below `root`, else from this machine; `shim` is the CNI executable.
+    Shared libraries come from below `root`, else from this machine; `shim` is the CNI executable.
     """
     python, library = _find_python()
     programs = {f"usr/bin/{PYTHON}": python, "usr/bin/nsenter": find_program(root, "nsenter").resolve()}
@@ -146,7 +144,7 @@ def _iter_files(root: Path) -> Iterator[tuple[str, Path]]:
     if root.is_dir():
         yield from ((f"{root.name}/{target}", path) for target, path in _iter_modules(root))
     elif root.is_file():
-        yield _choose_compiled(root, root.name)
+        yield _choose_compiled_file(root, root.name)
 
 
 def _iter_modules(base: Path) -> Iterator[tuple[str, Path]]:
@@ -156,10 +154,10 @@ def _iter_modules(base: Path) -> Iterator[tuple[str, Path]]:
         target = path.relative_to(base)
         unused = path.suffix == ".so" and path.name.startswith(_UNUSED)
         if path.is_file() and not _EXCLUDED & set(target.parts) and not unused:
-            yield _choose_compiled(path, str(target))
+            yield _choose_compiled_file(path, str(target))
 
 
-def _choose_compiled(path: Path, target: str) -> tuple[str, Path]:
+def _choose_compiled_file(path: Path, target: str) -> tuple[str, Path]:
     """Return target and path of a module's compiled file if it is current, else those of the file itself."""
     cache = Path(importlib.util.cache_from_source(str(path))) if path.suffix == ".py" else None
     if cache is not None and _is_current(cache, path):

@@ -1,7 +1,5 @@
 """The programs of a Kubernetes, and the Go modules that they are built from."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 _KUBERNETES = "k8s.io/kubernetes/cmd"
@@ -11,7 +9,7 @@ _PLUGINS = "github.com/containernetworking/plugins/plugins"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program: its name, the folder of its go.mod below `modules` (`shim`: of `trackbed.node.cni`), its package."""
+    """A Go program: its name, its module's folder below `modules` (`shim`: in `trackbed.node.cni`), and its package."""
 
     name: str
     module: str

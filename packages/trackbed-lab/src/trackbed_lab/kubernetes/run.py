@@ -6,20 +6,19 @@ nodes      kubelets are Ready
 stack      `trackbed render stack native`; every agent serves, every rail is allocatable
 job        two pods that request every rail run; two more run on one node, with half of the rails each
 devices    each pod sees exactly its rails and can open exactly its RDMA devices
-full       one pod more is Pending, and the scheduler's message names the rails
+full       one more pod is Pending, and the scheduler's message names the rails
 rdma       writes between the job's pods on every rail, by an unprivileged user
 cm         connections on every rail by the RDMA CM
 back       the job ends; every VF is back on its node as before, no address is held
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from difflib import unified_diff
 from functools import partial
 from typing import Any
 
@@ -27,31 +26,39 @@ import msgspec
 
 from trackbed.cluster.api.errors import KubeError
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.stacks import stack
+from trackbed.cluster.jobs.requirements import build_requirements
+from trackbed.cluster.stacks import load_stack
 from trackbed.cluster.stacks.native.daemon import NAME, NAMESPACE
-from trackbed.cluster.stacks.rails import OWN_PREFIX, resource
-from trackbed.cluster.stacks.stack import objects
+from trackbed.cluster.stacks.stack import iter_objects
+from trackbed.cluster.stacks.traits import Share
 from trackbed.fabric.plan.plan import Plan
 from trackbed_lab.kubernetes import cluster, job, node
 from trackbed_lab.kubernetes.blocking import BlockingClient
 from trackbed_lab.kubernetes.pods import PodError, find_container
+from trackbed_lab.run_result import PhaseOutcome
 from trackbed_lab.vm import remote
 from trackbed_lab.vm import run as vm
-from trackbed_lab.vm.channel import CommandResult, execute
+from trackbed_lab.vm.channel import CommandResult, execute_command
 from trackbed_lab.vm.lab import VmLabError
 
-_SECONDS = 120.0
+_SECONDS = 300.0
+"""Limit for a phase of the cluster; on two idle cores without KVM the longest one takes 40 seconds."""
 _POLL_SECONDS = 0.5
 _FIGURES = re.compile(r"^rail (\d+)\s+65536\s+\d+\s+[\d.]+\s+([\d.]+)", re.MULTILINE)
+_OUTPUT_LINES = 12
+"""Lines of a failed test's output that are shown."""
+_RAIL_ATTRIBUTE = "trackbed.dev/rail"
+"""Attribute of a DRA device, which the objects of a stack give it."""
 _STATUS = (sys.executable, "-m", "trackbed", "agent", "status", "-o", "json")
-VFS = """
+VF_LINES = """
 for path in /sys/class/net/*/device/virtfn*/net/*; do
     echo "${path%/net/*} ${path##*/} $(cat "$path/address" "$path/mtu" "$path/flags" | tr "\\n" " ")"
 done | sed "s,/sys/class/net/,,; s,/device/, ," | sort
-ls /var/run/cdi 2>/dev/null
-true
 """
-"""Prints a line for each VF on the node (port and number, name, MAC, MTU, flags), then the files in /var/run/cdi."""
+"""Prints a line for each VF on the node: port and number, name, MAC, MTU, flags."""
+CDI = "ls /var/run/cdi 2>/dev/null; true\n"
+"""Prints the files by which drivers tell the runtime of devices."""
+VFS = VF_LINES + CDI
 
 
 @dataclass(slots=True)
@@ -64,12 +71,16 @@ class ClusterRun:
     image: str
     """Image of workloads."""
     vfs_before: list[str]
-    """Listing of the VFs on each node before any pod."""
+    """Listing of what pods take of each node, before any pod."""
+    stack: str = job.STACK
+    """Name of the stack that gives pods their rails."""
+    listing: str = VFS
+    """Script that lists it."""
     views: dict[str, job.PodInspection] = field(default_factory=dict)
-    """Views of the pods that were inspected."""
+    """Inspected pods by name."""
 
     @property
-    def names(self) -> list[str]:
+    def node_names(self) -> list[str]:
         """The names of the nodes."""
         return [node.name for node in self.plan.nodes]
 
@@ -78,10 +89,26 @@ class ClusterRun:
         """The rails of the plan."""
         return [rail.rail for rail in self.plan.common.rails]
 
+    @property
+    def job_rails(self) -> list[int]:
+        """The rails of the job's pods: all, but in mode move of native all but the last, which stays on the host."""
+        stays = self.stack == job.STACK and self.plan.common.pod_mode == "move"
+        return self.rails[:-1] if stays else self.rails
+
+    @property
+    def resource_names(self) -> list[str]:
+        """The names of the rails' resources; none where pods get rails by claim."""
+        return [name for name, _ in load_stack(self.stack).access(self.plan).resources]
+
+    def create_pod(self, name: str, rails: list[int]) -> None:
+        """Create a pod with some rails on the first node. Raises KubeError."""
+        requirements = build_requirements(load_stack(self.stack), self.plan, rails)
+        self.client.create(job.build_pod(requirements, self.image, name, self.node_names[0]))
+
     def run_in_pod(self, pod: str, script: str) -> str:
         """Run a script in a pod and return its output. Raises PodError if the pod is not running."""
         container = find_container(self.client, job.NAMESPACE, pod)
-        result = self._run_on(container.node, container.build_exec_command(["sh", "-c", script]))
+        result = self._run_on_node(container.node, container.build_exec_command(["sh", "-c", script]))
         return (result.output + result.errors).decode(errors="replace")
 
     def find_node(self, pod: str) -> str:
@@ -89,35 +116,35 @@ class ClusterRun:
         return find_container(self.client, job.NAMESPACE, pod).node
 
     def inspect_pod(self, pod: str) -> job.PodInspection:
-        """Return the view of a pod; it is read once."""
+        """Return the devices, interfaces and environment of a pod; they are read once."""
         if pod not in self.views:
             self.views[pod] = job.PodInspection(self.run_in_pod(pod, job.render_inspection_script()))
         return self.views[pod]
 
-    def run_on_each(self, script: str) -> list[str]:
+    def run_on_nodes(self, script: str) -> list[str]:
         """Run a script on every node; return the outputs."""
-        results = self.vm_run.run_everywhere(["sh", "-c", script])
+        results = self.vm_run.run_on_servers(["sh", "-c", script])
         return [result.output.decode(errors="replace") for result in results]
 
-    def _run_on(self, node: str, argv: list[str]) -> CommandResult:
-        return execute(self.vm_run.lab.find_server(node).channel, argv, _SECONDS * 2)
+    def _run_on_node(self, node: str, argv: list[str]) -> CommandResult:
+        return execute_command(self.vm_run.lab.find_server(node).channel, argv, _SECONDS * 2)
 
     def wait_for(self, description: str, condition: Callable[[], bool], seconds: float = _SECONDS) -> None:
         """Wait until a condition holds; errors of the API count as False. Raises VmLabError at the deadline."""
         deadline = time.monotonic() + seconds
-        while not self._holds(condition):
+        while not self._is_met(condition):
             if time.monotonic() > deadline:
-                raise VmLabError(f"{description}: not within {seconds:.0f} s{self._list_warnings()}")
+                raise VmLabError(f"{description}: not within {seconds:.0f} s{self._format_warnings()}")
             time.sleep(_POLL_SECONDS)
 
-    def _holds(self, condition: Callable[[], bool]) -> bool:
+    def _is_met(self, condition: Callable[[], bool]) -> bool:
         try:
             return condition()
         except KubeError:
             return False
 
-    def _list_warnings(self) -> str:
-        """Return the last warning events of the cluster as text."""
+    def _format_warnings(self) -> str:
+        """Return the last warning events of the cluster as lines of text, or the error of the API."""
         try:
             events = [event for event in self.client.list("v1", "Event") if event.get("type") == "Warning"]
         except KubeError as error:
@@ -151,7 +178,7 @@ def run_phases(vm_run: vm.VmRun, client: BlockingClient, image: str) -> None:
         vm_run.run_phase(name, partial(as_lab_errors, work, run))
 
 
-def as_lab_errors(work: Callable[[ClusterRun], tuple[str, bool]], run: ClusterRun) -> tuple[str, bool]:
+def as_lab_errors(work: Callable[[ClusterRun], PhaseOutcome], run: ClusterRun) -> PhaseOutcome:
     """Run a phase; translate errors of the API and of pods into VmLabError."""
     try:
         return work(run)
@@ -159,29 +186,34 @@ def as_lab_errors(work: Callable[[ClusterRun], tuple[str, bool]], run: ClusterRu
         raise VmLabError(str(error)) from error
 
 
-def _reboot(run: ClusterRun) -> tuple[str, bool]:
-    run.run_on_each(node.JOIN)
+def join_and_reboot(run: ClusterRun) -> PhaseOutcome:
+    """Let the servers join the cluster with their next boot, and reboot them."""
+    run.run_on_nodes(node.JOIN)
     return vm.reboot_servers(run.vm_run)
 
 
-def _wait_for_nodes(run: ClusterRun) -> tuple[str, bool]:
-    run.wait_for("all nodes Ready", lambda: all(cluster.is_ready(run.client, name) for name in run.names))
-    return ", ".join(f"{name} Ready" for name in run.names), True
+def wait_for_nodes(run: ClusterRun) -> PhaseOutcome:
+    """Wait until all nodes are Ready."""
+    run.wait_for("all nodes Ready", lambda: all(cluster.is_node_ready(run.client, name) for name in run.node_names))
+    return ", ".join(f"{name} Ready" for name in run.node_names), True
 
 
-def _run_doctor(run: ClusterRun) -> tuple[str, bool]:
-    run.vfs_before = run.run_on_each(VFS)
+def run_doctor(run: ClusterRun) -> PhaseOutcome:
+    """Record the VFs, and check that every check of every server passes."""
+    run.vfs_before = run.run_on_nodes(run.listing)
     return vm.check_doctor(run.vm_run)
 
 
-def _apply_stack(run: ClusterRun) -> tuple[str, bool]:
-    stack_objects = list(objects(stack(job.STACK), run.plan))
+def _apply_stack(run: ClusterRun) -> PhaseOutcome:
+    stack_objects = list(iter_objects(load_stack(job.STACK), run.plan))
     for body in stack_objects:
         run.client.apply(body)
-    run.wait_for("an agent on each node", lambda: _count_ready_agents(run) == len(run.names))
-    run.wait_for("every rail offered by every node", lambda: all(map(bool, iter_offers(run))))
-    least = min(iter_offers(run))
-    summary = f"{len(stack_objects)} objects; {len(run.names)} agents; each rail can be had {least} times on each node"
+    run.wait_for("an agent on each node", lambda: _count_ready_agents(run) == len(run.node_names))
+    run.wait_for("every rail offered by every node", lambda: all(map(bool, iter_allocatable_counts(run))))
+    least = min(iter_allocatable_counts(run))
+    summary = (
+        f"{len(stack_objects)} objects; {len(run.node_names)} agents; each rail allocatable {least} times on each node"
+    )
     return summary, True
 
 
@@ -190,77 +222,108 @@ def _count_ready_agents(run: ClusterRun) -> int:
     return int(status.get("numberReady", 0))
 
 
-def iter_offers(run: ClusterRun) -> Iterator[int]:
-    """Yield the allocatable count of each rail on each node."""
-    for name in run.names:
+def iter_allocatable_counts(run: ClusterRun) -> Iterator[int]:
+    """Yield the allocatable count of each rail on each node: of its resource, or of devices with its number."""
+    if not run.resource_names:
+        yield from _iter_device_counts(run)
+    for name in run.node_names:
         allocatable = run.client.get("v1", "Node", name).get("status", {}).get("allocatable", {})
-        yield from (int(allocatable.get(resource(rail, OWN_PREFIX), 0)) for rail in run.plan.common.rails)
+        yield from (int(allocatable.get(resource, 0)) for resource in run.resource_names)
 
 
-def _run_job(run: ClusterRun) -> tuple[str, bool]:
-    for body in job.build_job(run.plan, run.image):
+def _iter_device_counts(run: ClusterRun) -> Iterator[int]:
+    """Yield how many devices of each rail each node has in ResourceSlices."""
+    rails_by_node: dict[str, list[object]] = {name: [] for name in run.node_names}
+    for resource_slice in run.client.list("resource.k8s.io/v1", "ResourceSlice"):
+        spec = resource_slice["spec"]
+        attributes = [device.get("attributes", {}).get(_RAIL_ATTRIBUTE, {}) for device in spec.get("devices", [])]
+        rails_by_node.get(spec.get("nodeName", ""), []).extend(attribute.get("int") for attribute in attributes)
+    for rails in rails_by_node.values():
+        yield from (rails.count(rail) for rail in run.rails)
+
+
+def run_job(run: ClusterRun) -> PhaseOutcome:
+    """Run the job on both nodes, and two pods with half of the rails each on the first, if rails can be shared."""
+    for body in job.build_job(run.plan, run.image, run.stack):
         run.client.create(body)
     halves = _split_rails(run)
+    run.wait_for("two pods of the job run", lambda: len(list_running_job_pods(run)) == len(run.node_names))
     for name, rails in halves.items():
-        run.client.create(job.build_pod(run.plan, run.image, name, rails, run.names[0]))
-    run.wait_for("two pods of the job run", lambda: len(list_running(run)) == len(run.names))
-    run.wait_for("two pods more run", lambda: all(map(run.is_running, halves)))
+        run.create_pod(name, rails)
+    run.wait_for("two more pods run", lambda: all(map(run.is_running, halves)))
     nodes = [run.find_node(name) for name in run.list_job_pods()]
-    summary = f"{len(nodes)} pods run, on {', '.join(nodes)}; {len(halves)} more on {run.names[0]}"
-    return summary, sorted(nodes) == sorted(run.names)
+    summary = f"{len(nodes)} pods run, on {', '.join(nodes)}"
+    if halves:
+        summary += f"; {len(halves)} more on {run.node_names[0]}"
+    return summary, sorted(nodes) == sorted(run.node_names)
 
 
 def _split_rails(run: ClusterRun) -> dict[str, list[int]]:
-    """Return two pods with half of the rails each; with the job's pod they use every rail of their node twice."""
+    """Return the rails of two more pods, half of them each. With the job's pod they use every rail of a node twice.
+
+    There are none where pods get the ports themselves.
+    """
+    if min(iter_allocatable_counts(run)) == 1:
+        return {}
     half = len(run.rails) // 2
     return {"low": run.rails[:half], "high": run.rails[half:]}
 
 
-def list_running(run: ClusterRun) -> list[str]:
-    """Return the job's pods that are running."""
+def list_running_job_pods(run: ClusterRun) -> list[str]:
+    """Return the names of the job's pods that are running."""
     return [name for name in run.list_job_pods() if run.is_running(name)]
 
 
-def _check_devices(run: ClusterRun) -> tuple[str, bool]:
+def check_devices(run: ClusterRun) -> PhaseOutcome:
+    """Check the rails and devices of all pods."""
     return check_pods(run, dict.fromkeys(run.list_job_pods(), run.rails) | _split_rails(run))
 
 
-def check_pods(run: ClusterRun, rails_by_pod: Mapping[str, list[int]]) -> tuple[str, bool]:
-    """Check that each pod has exactly its rails and devices, and none of another pod's."""
+def check_pods(run: ClusterRun, rails_by_pod: Mapping[str, list[int]]) -> PhaseOutcome:
+    """Check that each pod has exactly its rails and devices, and none of another pod's unless pods share the ports'."""
     with ThreadPoolExecutor(len(rails_by_pod)) as pool:
         views = dict(zip(rails_by_pod, pool.map(run.inspect_pod, rails_by_pod), strict=True))
     problems = [
-        f"{name}: {problem}" for name, rails in rails_by_pod.items() for problem in _find_problems(views[name], rails)
+        f"{name}: {problem}"
+        for name, rails in rails_by_pod.items()
+        for problem in _find_problems(views[name], rails, run.stack)
     ]
     nodes = {name: run.find_node(name) for name in views}
-    for node_name in run.names:
+    for node_name in run.node_names:
         files = [file for name, view in views.items() if nodes[name] == node_name for file in view.files]
-        if len(set(files)) != len(files):
+        if len(set(files)) != len(files) and not _shares_devices(run):
             problems.append(f"two pods on {node_name} can open the same RDMA device")
     counts = ", ".join(f"{len(view.rails)} rails and {len(view.files)} RDMA devices" for view in views.values())
-    return "; ".join(problems) or f"{counts}; none of another's", not problems
+    whose = "those of the ports" if _shares_devices(run) else "none of another's"
+    return "; ".join(problems) or f"{counts}; {whose}", not problems
 
 
-def _find_problems(view: job.PodInspection, rails: list[int]) -> Iterator[str]:
-    """Yield what a pod with these rails has too much or lacks."""
+def _shares_devices(run: ClusterRun) -> bool:
+    """Return whether pods of a node share the RDMA devices of its ports."""
+    return load_stack(run.stack).traits.share(run.plan) is Share.SHARED
+
+
+def _find_problems(view: job.PodInspection, rails: list[int], stack: str) -> Iterator[str]:
+    """Yield a message for each way in which a pod differs from one with these rails."""
     if view.rails != sorted(f"rail{rail}" for rail in rails):
         yield f"has {view.rails}"
     if sorted(view.rdma) != rails or sorted(view.rdma.values()) != view.devices:
         yield f"is told of {view.rdma} and finds {view.devices}"
     if len(view.files) != len(rails):
         yield f"can open {view.files}"
-    if view.hca != job.format_hca(view.rdma):
+    if stack == job.STACK and view.hca != job.format_hca(view.rdma):
         yield f"NCCL_IB_HCA is {view.hca}"
     if view.user != "1000 memlock unlimited":
         yield f"runs as {view.user}"
 
 
-def _check_full(run: ClusterRun) -> tuple[str, bool]:
-    """Create one pod more, check that it is Pending for want of rails, and delete all pods but the job's."""
-    run.client.create(job.build_pod(run.plan, run.image, "more", run.rails, run.names[0]))
-    run.wait_for("the scheduler judges one pod more", lambda: bool(_find_scheduler_message(run, "more")))
+def check_pending_pod(run: ClusterRun) -> PhaseOutcome:
+    """Create one more pod, check that it is Pending for lack of rails, and delete all pods but the job's."""
+    run.create_pod("more", run.rails)
+    run.wait_for("the scheduler reports on one more pod", lambda: bool(_find_scheduler_message(run, "more")))
     message, extra_pods = _find_scheduler_message(run, "more"), (*_split_rails(run), "more")
-    ok = all(f"Insufficient {resource(rail, OWN_PREFIX)}" in message for rail in run.plan.common.rails)
+    reasons = [f"Insufficient {resource}" for resource in run.resource_names] or ["cannot allocate all claims"]
+    ok = all(reason in message for reason in reasons)
     for name in extra_pods:
         run.client.delete({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": job.NAMESPACE}})
     run.wait_for("only the job is left", lambda: len(run.list_pods()) == len(run.list_job_pods()))
@@ -277,8 +340,8 @@ def _find_scheduler_message(run: ClusterRun, name: str) -> str:
     return ""
 
 
-def check_rdma(run: ClusterRun) -> tuple[str, bool]:
-    """Write between the job's pods over RDMA, on every rail that they have."""
+def check_rdma(run: ClusterRun) -> PhaseOutcome:
+    """Run the bandwidth test between the job's pods over RDMA, on all their rails at once."""
     client, server = run.list_job_pods()
     client_view, server_view = run.inspect_pod(client), run.inspect_pod(server)
     run.run_in_pod(server, job.render_bandwidth_server(server_view))
@@ -287,10 +350,19 @@ def check_rdma(run: ClusterRun) -> tuple[str, bool]:
     summary = f"{len(rates)} of {len(client_view.rdma)} rails as uid 1000"
     if rates:
         summary += f"; {min(rates.values()):.1f} to {max(rates.values()):.1f} MB/s each"
-    return summary, len(rates) == len(run.rails)
+    if len(rates) != len(run.job_rails):
+        lines = [line for line in output.splitlines() if line.strip() and not line.startswith(_format_rails(rates))]
+        return f"{summary}; the clients of the others said: {' | '.join(lines[:_OUTPUT_LINES])}", False
+    return summary, True
 
 
-def _check_cm(run: ClusterRun) -> tuple[str, bool]:
+def _format_rails(rails: Iterable[int]) -> tuple[str, ...]:
+    """Return how the lines of these rails begin."""
+    return tuple(f"rail {rail} " for rail in rails)
+
+
+def check_cm(run: ClusterRun) -> PhaseOutcome:
+    """Connect the job's pods over every rail by the RDMA CM."""
     client, server = run.list_job_pods()
     client_view, server_view = run.inspect_pod(client), run.inspect_pod(server)
     with ThreadPoolExecutor(1) as pool:
@@ -301,18 +373,33 @@ def _check_cm(run: ClusterRun) -> tuple[str, bool]:
     return f"rping over {count} of {len(client_view.rdma)} rails", count == len(run.rails)
 
 
-def _end_job(run: ClusterRun) -> tuple[str, bool]:
-    """End the job; check that VFs and addresses are back."""
-    with ThreadPoolExecutor(len(run.names)) as pool:
-        list(pool.map(lambda name: run.run_in_pod(name, f"echo end > {job.DONE}"), run.list_job_pods()))
-    run.wait_for("the job is complete", lambda: _count_succeeded(run) == len(run.names))
-    run.client.delete(job.build_job(run.plan, run.image)[0])
-    run.wait_for("the pods are gone", lambda: not run.list_pods())
-    run.wait_for("every VF is back", lambda: run.run_on_each(VFS) == run.vfs_before)
-    statuses = run.vm_run.run_everywhere(_STATUS)
+def _end_job(run: ClusterRun) -> PhaseOutcome:
+    """End the job; check that its VFs and addresses were returned."""
+    end_job(run)
+    statuses = run.vm_run.run_on_servers(_STATUS)
     attachments = [attachment for status in statuses for attachment in _parse_attachments(status.output)]
     count = sum(listing.count("virtfn") for listing in run.vfs_before)
     return f"the job is complete; all {count} VFs as before, {len(attachments)} addresses held", not attachments
+
+
+def end_job(run: ClusterRun) -> None:
+    """End the job and wait until its pods are gone and every VF is as before. Raises VmLabError."""
+    with ThreadPoolExecutor(len(run.node_names)) as pool:
+        list(pool.map(lambda name: run.run_in_pod(name, f"echo end > {job.DONE}"), run.list_job_pods()))
+    run.wait_for("the job is complete", lambda: _count_succeeded(run) == len(run.node_names))
+    run.client.delete(job.build_job(run.plan, run.image, run.stack)[0])
+    run.wait_for("the pods are gone", lambda: not run.list_pods())
+    try:
+        run.wait_for("every VF is back", lambda: run.run_on_nodes(run.listing) == run.vfs_before)
+    except VmLabError as error:
+        raise VmLabError(f"{_describe_difference(run)}: {error}") from error
+
+
+def _describe_difference(run: ClusterRun) -> str:
+    """Return the lines in which the nodes' listings differ from those before the pods."""
+    before, now = ("\n".join(listings).splitlines() for listings in (run.vfs_before, run.run_on_nodes(run.listing)))
+    lines = [line for line in unified_diff(before, now, n=0, lineterm="") if not line.startswith(("---", "+++", "@@"))]
+    return " / ".join(lines[:_OUTPUT_LINES])
 
 
 def _count_succeeded(run: ClusterRun) -> int:
@@ -328,15 +415,15 @@ def _parse_attachments(status: bytes) -> list[Any]:
         raise VmLabError("an agent does not report its attachments") from error
 
 
-_PHASES: dict[str, Callable[[ClusterRun], tuple[str, bool]]] = {
-    "reboot": _reboot,
-    "nodes": _wait_for_nodes,
-    "doctor": _run_doctor,
+_PHASES: dict[str, Callable[[ClusterRun], PhaseOutcome]] = {
+    "reboot": join_and_reboot,
+    "nodes": wait_for_nodes,
+    "doctor": run_doctor,
     "stack": _apply_stack,
-    "job": _run_job,
-    "devices": _check_devices,
-    "full": _check_full,
+    "job": run_job,
+    "devices": check_devices,
+    "full": check_pending_pod,
     "rdma": check_rdma,
-    "cm": _check_cm,
+    "cm": check_cm,
     "back": _end_job,
 }

@@ -1,7 +1,5 @@
 """The report as HTML: one file with its styles and drawings, which loads nothing."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined

@@ -1,27 +1,30 @@
-"""The reachability matrix: one cell for each ordered pair of pod rails."""
+"""The reachability matrix: one cell for each ordered pair of groups of pod rails, and the pairs behind each row."""
 
-from __future__ import annotations
-
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from trackbed_lab.report.grouping import Grouping, group_ports
 from trackbed_lab.run_result import RailPair, RunResult
 
 CELL = 15
 LABEL = 112
+FAILURES_MAX = 100
+"""Pairs that are listed one by one; the output as JSON has all."""
 
 
 class Cell(NamedTuple):
-    """One pair: its place, colour and tooltip."""
+    """One pair of groups: its place, colour and tooltip."""
 
     x: int
     y: int
     tone: str
-    """local, near, far, isolated, wrong, silent."""
+    """One of local, near, far, isolated, wrong, silent, untested."""
     text: str
 
 
 class Label(NamedTuple):
-    """Text at a row or column, and the rail that gives its colour (-1: a node's name)."""
+    """Text at a row or column, and the rail that gives its colour (-1: none)."""
 
     x: float
     y: float
@@ -29,60 +32,139 @@ class Label(NamedTuple):
     rail: int
 
 
-class Matrix(NamedTuple):
-    """The drawing, in a square of `size`; `lines` are the positions of the lines between nodes."""
+class PortRow(NamedTuple):
+    """One port as sender: its address and the number of its pairs."""
 
+    node: str
+    rail: int
+    address: str
+    pairs: int
+    planned: int
+    wrong: int
+    untested: int
+
+
+class GroupRow(NamedTuple):
+    """The ports of one row of the matrix."""
+
+    name: str
+    summary: str
+    ok: bool
+    ports: tuple[PortRow, ...]
+
+
+class Matrix(NamedTuple):
+    """The drawing, in a square of `size`; `lines` are the positions of the lines between bands."""
+
+    noun: str
     size: int
     cell: int
     label: int
     cells: tuple[Cell, ...]
     rows: tuple[Label, ...]
-    nodes: tuple[Label, ...]
+    bands: tuple[Label, ...]
     lines: tuple[int, ...]
     counts: tuple[tuple[str, str, int], ...]
     """(tone, caption, number of pairs) for the legend."""
+    groups: tuple[GroupRow, ...]
+    """Empty where a row of the drawing is a port."""
+    failures: tuple[str, ...]
+    more_failures: int
 
 
 _CAPTIONS = {
-    "local": "inside one node",
-    "near": "over one leaf",
-    "far": "over the spine",
-    "isolated": "isolated, as planned",
     "wrong": "answered, not as planned",
     "silent": "no answer, though planned",
+    "untested": "not tested",
+    "far": "over the spine",
+    "near": "over one leaf",
+    "local": "inside one node",
+    "isolated": "isolated, as planned",
 }
+"""Captions by tone; a cell of several pairs has the first tone that one of them has."""
 
 
 def build_matrix(result: RunResult) -> Matrix:
-    """Compute the matrix of a run, sorted by node and then by rail."""
-    order = {(port.node, port.rail): number for number, port in enumerate(result.ports)}
-    cells = tuple(_build_cell(pair, order) for pair in result.pairs)
-    rows = tuple(
-        Label(LABEL - 6, LABEL + number * CELL + CELL - 4, f"r{rail}", rail) for (_, rail), number in order.items()
+    """Compute the matrix of a run, sorted by node and then by rail, or by unit and rail where ports are grouped."""
+    grouping = group_ports(result)
+    tones = Counter(map(choose_tone, result.pairs))
+    starts = [number for number, group in enumerate(grouping.groups) if _is_start(grouping, number, group.band)]
+    failures = [_describe_pair(pair) for pair in result.pairs if pair.tested and not pair.as_planned]
+    return Matrix(
+        noun=grouping.noun,
+        size=LABEL + len(grouping.groups) * CELL + 1,
+        cell=CELL,
+        label=LABEL,
+        cells=tuple(_iter_cells(result, grouping)),
+        rows=tuple(
+            Label(LABEL - 6, LABEL + number * CELL + CELL - 4, group.label, group.rail)
+            for number, group in enumerate(grouping.groups)
+        ),
+        bands=tuple(_iter_band_labels(grouping, starts)),
+        lines=tuple(LABEL + number * CELL for number in starts),
+        counts=tuple((tone, caption, tones[tone]) for tone, caption in _CAPTIONS.items() if tones[tone]),
+        groups=() if grouping.noun == "port" else tuple(_iter_groups(result, grouping)),
+        failures=tuple(failures[:FAILURES_MAX]),
+        more_failures=max(0, len(failures) - FAILURES_MAX),
     )
-    lowest = min((rail for _, rail in order), default=0)
-    starts = [number for (_, rail), number in order.items() if rail == lowest]
-    nodes = tuple(_build_node_label(name, order) for name in dict.fromkeys(name for name, _ in order))
-    tones = [cell.tone for cell in cells]
-    counts = tuple((tone, caption, tones.count(tone)) for tone, caption in _CAPTIONS.items() if tone in tones)
-    lines = tuple(LABEL + number * CELL for number in starts)
-    return Matrix(LABEL + len(order) * CELL + 1, CELL, LABEL, cells, rows, nodes, lines, counts)
 
 
-def _build_node_label(name: str, order: dict[tuple[str, int], int]) -> Label:
-    numbers = [number for (owner, _), number in order.items() if owner == name]
-    middle = LABEL + (min(numbers) + max(numbers) + 1) / 2 * CELL
-    return Label(middle, middle, name, -1)
+def _is_start(grouping: Grouping, number: int, band: str) -> bool:
+    return number == 0 or grouping.groups[number - 1].band != band
 
 
-def _build_cell(pair: RailPair, order: dict[tuple[str, int], int]) -> Cell:
-    x = LABEL + order[pair.to_node, pair.to_rail] * CELL
-    y = LABEL + order[pair.from_node, pair.from_rail] * CELL
-    return Cell(x, y, choose_tone(pair), _render_tooltip(pair))
+def _iter_band_labels(grouping: Grouping, starts: Sequence[int]) -> Iterable[Label]:
+    for start, end in zip(starts, [*starts[1:], len(grouping.groups)], strict=True):
+        middle = LABEL + (start + end) / 2 * CELL
+        yield Label(middle, middle, grouping.groups[start].band, -1)
+
+
+def _iter_cells(result: RunResult, grouping: Grouping) -> Iterable[Cell]:
+    pairs_by_place: dict[tuple[int, int], list[RailPair]] = {}
+    for pair in result.pairs:
+        source = grouping.number_by_port[pair.from_node, pair.from_rail]
+        target = grouping.number_by_port[pair.to_node, pair.to_rail]
+        pairs_by_place.setdefault((source, target), []).append(pair)
+    for (source, target), pairs in pairs_by_place.items():
+        tones = {choose_tone(pair) for pair in pairs}
+        tone = next(tone for tone in _CAPTIONS if tone in tones)
+        if grouping.noun == "port":
+            text = _describe_pair(pairs[0])
+        else:
+            names = f"{grouping.groups[source].name} to {grouping.groups[target].name}"
+            text = f"{names}: {_summarize(pairs)}"
+        yield Cell(LABEL + target * CELL, LABEL + source * CELL, tone, text)
+
+
+def _summarize(pairs: Sequence[RailPair]) -> str:
+    planned, untested = sum(pair.as_planned for pair in pairs), sum(not pair.tested for pair in pairs)
+    return f"{planned} of {len(pairs)} pairs as planned" + (f", {untested} not tested" if untested else "")
+
+
+def _iter_groups(result: RunResult, grouping: Grouping) -> Iterable[GroupRow]:
+    pairs_by_port: dict[tuple[str, int], list[RailPair]] = {}
+    for pair in result.pairs:
+        pairs_by_port.setdefault((pair.from_node, pair.from_rail), []).append(pair)
+    for number, group in enumerate(grouping.groups):
+        ports = [port for port in result.ports if grouping.number_by_port[port.node, port.rail] == number]
+        rows = tuple(
+            _build_port_row(port.node, port.rail, port.address, pairs_by_port.get((port.node, port.rail), ()))
+            for port in ports
+        )
+        pairs = [pair for port in ports for pair in pairs_by_port.get((port.node, port.rail), ())]
+        ok = all(pair.as_planned for pair in pairs)
+        yield GroupRow(group.name, f"{len(ports)} ports, {_summarize(pairs)}", ok, rows)
+
+
+def _build_port_row(node: str, rail: int, address: str, pairs: Sequence[RailPair]) -> PortRow:
+    planned, untested = sum(pair.as_planned for pair in pairs), sum(not pair.tested for pair in pairs)
+    return PortRow(node, rail, address, len(pairs), planned, len(pairs) - planned - untested, untested)
 
 
 def choose_tone(pair: RailPair) -> str:
-    """Return the colour of a pair; only `wrong` and `silent` are not as planned."""
+    """Return the colour of a pair; `wrong` and `silent` are not as planned, of `untested` nothing is known."""
+    if not pair.tested:
+        return "untested"
     if pair.expected and not pair.answered:
         return "silent"
     if not pair.as_planned:
@@ -94,8 +176,10 @@ def choose_tone(pair: RailPair) -> str:
     return "near" if (pair.hops or 0) <= 1 else "far"
 
 
-def _render_tooltip(pair: RailPair) -> str:
+def _describe_pair(pair: RailPair) -> str:
     ends = f"{pair.from_node} rail {pair.from_rail} to {pair.to_node} rail {pair.to_rail}"
+    if not pair.tested:
+        return f"{ends}: not tested{f', {pair.error}' if pair.error else ''}"
     if not pair.answered:
         return f"{ends}: no answer{', as planned' if not pair.expected else ''}"
     source = "own source address" if pair.source_ok else "ANOTHER SOURCE ADDRESS"

@@ -1,7 +1,5 @@
 """The content of the report as plain values; the template only loops over them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -10,7 +8,7 @@ from trackbed.doctor.finding import BROKEN, Finding
 from trackbed.doctor.grouping import FindingGroup, group_findings
 from trackbed_lab.report.matrix import Matrix, build_matrix
 from trackbed_lab.report.railmap import RailMap, build_rail_map
-from trackbed_lab.run_result import FaultResult, Phase, RunResult
+from trackbed_lab.run_result import AS_PLANNED, NOT_AS_PLANNED, NOT_TESTED, FaultResult, Phase, RunResult
 
 
 class Tile(NamedTuple):
@@ -19,7 +17,7 @@ class Tile(NamedTuple):
     figure: str
     caption: str
     tone: str
-    """good, bad or plain."""
+    """One of good, bad, open (not tested), plain."""
 
 
 class Bar(NamedTuple):
@@ -55,11 +53,11 @@ class FaultSection(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The report."""
+    """The content of the report."""
 
     title: str
     subtitle: str
-    ok: bool
+    tone: str
     verdict: str
     tiles: tuple[Tile, ...]
     bars: tuple[Bar, ...]
@@ -72,14 +70,18 @@ class Page(NamedTuple):
     footer: str
 
 
+_VERDICTS = {AS_PLANNED: "As planned", NOT_AS_PLANNED: "Not as planned", NOT_TESTED: "Not fully tested"}
+_TONES = {AS_PLANNED: "good", NOT_AS_PLANNED: "bad", NOT_TESTED: "open"}
+
+
 def build_page(result: RunResult) -> Page:
-    """Compute the report of a run."""
+    """Compute the content of the report of a run."""
     broken = [finding for finding in result.findings if finding.verdict != "pass"]
     return Page(
         title=f"Fabric {result.fabric}",
         subtitle=f"{len(result.nodes)} nodes × {len(result.rails)} rails, {result.scheme}",
-        ok=result.ok,
-        verdict="As planned" if result.ok else "Not as planned",
+        tone=_TONES[result.exit_status],
+        verdict=_VERDICTS[result.exit_status],
         tiles=tuple(_iter_tiles(result)),
         bars=tuple(_iter_bars(result.phases)),
         rail_map=build_rail_map(result),
@@ -94,8 +96,10 @@ def build_page(result: RunResult) -> Page:
 
 def _iter_tiles(result: RunResult) -> Iterable[Tile]:
     planned = sum(pair.as_planned for pair in result.pairs)
-    tone = "good" if planned == len(result.pairs) else "bad"
-    yield Tile(f"{planned} / {len(result.pairs)}", "rail pairs as planned", tone)
+    untested = sum(not pair.tested for pair in result.pairs)
+    tone = "good" if planned == len(result.pairs) else "open" if planned + untested == len(result.pairs) else "bad"
+    caption = "rail pairs as planned" + (f", {untested} not tested" if untested else "")
+    yield Tile(f"{planned} / {len(result.pairs)}", caption, tone)
     passed = sum(finding.verdict == "pass" for finding in result.findings)
     tone = "good" if passed == len(result.findings) else "bad"
     yield Tile(f"{passed} / {len(result.findings)}", "checks passed", tone)
@@ -124,7 +128,7 @@ def _iter_bars(phases: Sequence[Phase]) -> Iterable[Bar]:
     start = 0.0
     for phase in phases:
         width = max(100 * phase.seconds / total, 0.3)
-        tone = "good" if phase.ok else "bad"
+        tone = {True: "good", False: "bad", None: "open"}[phase.ok]
         left = round(min(start, 99.7), 2)
         yield Bar(phase.name, f"{phase.seconds:.2f} s", phase.summary, left, round(width, 2), tone)
         start += 100 * phase.seconds / total

@@ -6,8 +6,6 @@ fetched kernel with only its initramfs, which prints a marker and powers off. Th
 reboots.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path
@@ -20,7 +18,7 @@ from trackbed_lab.processes import start_process, stop_processes
 from trackbed_lab.vm.parts import Parts
 
 PROBE_SECONDS = 15.0
-"""With KVM the probe takes about a second."""
+"""Limit for the probe, which takes about a second with KVM."""
 
 _DEVICE = Path("/dev/kvm")
 _MARKER = "trackbed: probed"
@@ -39,7 +37,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
 
 
 def describe_device() -> str:
-    """Return what is known of KVM while no kernel has been fetched to probe it with."""
+    """Return a message about KVM for a machine on which no kernel has been fetched to probe it with."""
     if not os.access(_DEVICE, os.R_OK | os.W_OK):
         return f"{_DEVICE} cannot be used: emulation in software, some ten times slower"
     return f"{_DEVICE} is there; `trackbed lab vm up` finds out whether it runs a kernel"

@@ -8,8 +8,6 @@ This file is copied into the server's shared folder and started there alone, so 
 A command is killed when it runs longer than S seconds or the client disconnects.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import os
@@ -44,13 +42,13 @@ _ENVIRONMENT = {
 
 
 def serve(settings: dict[str, Any]) -> None:
-    """Serve requests for ever; IP_FREEBIND allows listening before the network is configured."""
+    """Serve requests forever; IP_FREEBIND allows listening before the network is configured."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.SOL_IP, _FREEBIND, 1)
         listener.bind((settings["address"], settings["port"]))
         listener.listen()
-        log("ready")
+        log_message("ready")
         while True:
             client, _ = listener.accept()
             threading.Thread(target=handle_request, args=(client, settings["token"]), daemon=True).start()
@@ -138,7 +136,7 @@ def send_frame(client: socket.socket, letter: bytes, content: bytes) -> None:
     client.sendall(letter + struct.pack("!I", len(content)) + content)
 
 
-def log(message: str) -> None:
+def log_message(message: str) -> None:
     """Write a line to the console."""
     sys.stdout.write(f"trackbed: {message}\n")
     sys.stdout.flush()

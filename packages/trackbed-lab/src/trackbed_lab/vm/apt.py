@@ -5,19 +5,18 @@ Mirrors are read at run time from this machine's apt configuration (or from $TRA
 or mirror is used. Nothing is installed: dpkg-deb only unpacks.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from trackbed_lab.processes import run_program
+
 FETCH_SECONDS = 900
-"""All packages together are some 220 MB; a fast line takes seconds."""
+"""Limit for a download. All packages together are some 220 MB."""
 
 MIRROR_VARIABLE = "TRACKBED_DEBIAN_MIRROR"
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -72,27 +71,27 @@ class Apt:
 
     def update(self) -> None:
         """Fetch the package lists. Raises AptError."""
-        self._run("apt-get", "-qq", "update")
+        self._run_apt("apt-get", "-qq", "update")
 
     def list_packages(self, prefix: str) -> list[str]:
         """Return the packages whose names begin with `prefix`, sorted."""
-        return sorted(self._run("apt-cache", "pkgnames", prefix).split())
+        return sorted(self._run_apt("apt-cache", "pkgnames", prefix).split())
 
     def fetch(self, packages: Sequence[str]) -> list[Path]:
         """Fetch packages and their dependencies that are not installed; return the files. Raises AptError."""
         arguments = ("-y", "-qq", "--no-install-recommends", "install", *packages)
-        uris = self._run("apt-get", "--print-uris", *arguments)
+        uris = self._run_apt("apt-get", "--print-uris", *arguments)
         names = [_parse_file_name(line) for line in uris.splitlines() if line]
-        self._run("apt-get", "--download-only", *arguments)
+        self._run_apt("apt-get", "--download-only", *arguments)
         return [self.folder / "cache" / "archives" / name for name in names]
 
-    def fetch_only(self, packages: Sequence[str], folder: Path) -> list[Path]:
+    def fetch_without_dependencies(self, packages: Sequence[str], folder: Path) -> list[Path]:
         """Fetch packages without their dependencies into `folder`; return the files. Raises AptError."""
         folder.mkdir(parents=True, exist_ok=True)
-        self._run("apt-get", "-qq", "download", *packages, folder=folder)
+        self._run_apt("apt-get", "-qq", "download", *packages, folder=folder)
         return sorted(folder.glob("*.deb"))
 
-    def _run(self, program: str, *arguments: str, folder: Path | None = None) -> str:
+    def _run_apt(self, program: str, *arguments: str, folder: Path | None = None) -> str:
         return run_tool([program, *self.build_options(), *arguments], folder or self.folder)
 
 
@@ -101,8 +100,8 @@ def prepare_apt(
 ) -> Apt:
     """Configure an apt in `folder` with these sources.
 
-    With `fresh` nothing counts as installed. `prefer` is a suite that is preferred for `packages` (names or patterns
-    of apt_preferences(5)).
+    With `fresh`, no package is considered installed. `prefer` is a suite that is preferred for `packages` (names or
+    patterns of apt_preferences(5)).
     """
     for name in ("state/lists/partial", "cache/archives/partial"):
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -172,19 +171,8 @@ def run_tool(argv: Sequence[str], folder: Path, **environment: str) -> str:
     Raises:
         AptError: it failed or took too long; the message has the end of its errors.
     """
-    try:
-        process = subprocess.run(  # noqa: S603 - apt and dpkg-deb with arguments of the lab
-            argv,
-            cwd=folder,
-            env={**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive", **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=FETCH_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise AptError(f"{argv[0]}: {error}") from error
+    variables = {"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive", **environment}
+    process = run_program(argv, FETCH_SECONDS, AptError, folder, variables)
     if process.returncode != 0:
         errors = "\n".join(process.stderr.strip().splitlines()[-6:])
         raise AptError(f"{argv[0]} {' '.join(_drop_options(argv))} ended with {process.returncode}:\n{errors}")

@@ -1,7 +1,5 @@
 """The client of a server's agent, over a loopback port that QEMU forwards (module agent describes the messages)."""
 
-from __future__ import annotations
-
 import json
 import socket
 import struct
@@ -19,7 +17,7 @@ _MAX_FRAME = 1 << 24
 
 
 class ChannelError(Exception):
-    """The server did not respond or went away; the message says which."""
+    """The server did not respond or closed the connection; the message says which."""
 
 
 class Channel(msgspec.Struct, frozen=True):
@@ -41,37 +39,39 @@ class CommandResult(msgspec.Struct, frozen=True):
 
 def read_boot_id(channel: Channel, seconds: float = 5.0) -> str:
     """Return the boot id of the running server. Raises ChannelError."""
-    for letter, content in _exchange(channel, {}, seconds):
+    for letter, content in _send_request(channel, {}, seconds):
         if letter == b"b":
             return content.decode()
     raise ChannelError(f"{channel.name} closed the connection without an answer")
 
 
-def execute(channel: Channel, argv: Sequence[str], seconds: float = 600.0) -> CommandResult:
+def execute_command(channel: Channel, argv: Sequence[str], seconds: float = 600.0) -> CommandResult:
     """Run a command and collect its output. Raises ChannelError."""
     streams: dict[bytes, list[bytes]] = {b"o": [], b"e": []}
-    status = stream(channel, argv, lambda letter, content: streams[letter].append(content), seconds)
+    status = stream_command(channel, argv, lambda letter, content: streams[letter].append(content), seconds)
     return CommandResult(status, b"".join(streams[b"o"]), b"".join(streams[b"e"]))
 
 
-def stream(channel: Channel, argv: Sequence[str], write: Callable[[bytes, bytes], None], seconds: float) -> int:
+def stream_command(
+    channel: Channel, argv: Sequence[str], write_output: Callable[[bytes, bytes], None], seconds: float
+) -> int:
     """Run a command and return its status; call `write` with b"o" or b"e" and each chunk of output as it arrives.
 
     Raises:
-        ChannelError: the server does not respond, or went away.
+        ChannelError: the server does not respond, or closed the connection.
     """
-    for letter, content in _exchange(channel, {"argv": list(argv), "seconds": seconds}, seconds + _SPARE_SECONDS):
+    for letter, content in _send_request(channel, {"argv": list(argv), "seconds": seconds}, seconds + _SPARE_SECONDS):
         if letter == b"x":
             return int(struct.unpack("!i", content)[0])
-        write(letter, content)
+        write_output(letter, content)
     raise ChannelError(f"{channel.name} went away while {argv[0]} ran")
 
 
-def _exchange(channel: Channel, request: dict[str, object], seconds: float) -> Iterator[tuple[bytes, bytes]]:
+def _send_request(channel: Channel, request: dict[str, object], seconds: float) -> Iterator[tuple[bytes, bytes]]:
     """Send a request and yield the frames of the response until the server closes the connection."""
     deadline = time.monotonic() + seconds
     with (
-        _as_channel_errors(channel),
+        _map_socket_errors(channel),
         socket.create_connection(("127.0.0.1", channel.port), timeout=seconds) as connection,
     ):
         connection.sendall(json.dumps({"token": channel.token, **request}).encode() + b"\n")
@@ -86,7 +86,7 @@ def _exchange(channel: Channel, request: dict[str, object], seconds: float) -> I
 
 
 @contextmanager
-def _as_channel_errors(channel: Channel) -> Iterator[None]:
+def _map_socket_errors(channel: Channel) -> Iterator[None]:
     """Translate socket errors into ChannelError."""
     try:
         yield

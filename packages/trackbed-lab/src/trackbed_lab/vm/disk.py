@@ -4,14 +4,14 @@ It is a real file system on a real block device, so a power cut loses unsynced w
 read with e2fsprogs, which need neither a mount nor root.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
-SIZE_MIB = 2048
+from trackbed_lab.processes import run_program
+
+SIZE_MIB = 8192
 """The image is sparse: only written blocks take space."""
 
 _JOURNAL_MIB = 8
@@ -34,7 +34,7 @@ def find_missing_tools() -> list[str]:
 
 def make_disk(image: Path, content: Path) -> None:
     """Create a disk with the files of the folder `content`. Raises DiskError."""
-    process = _run(
+    process = _run_tool(
         "mkfs.ext4",
         "-q",
         "-F",
@@ -53,27 +53,17 @@ def make_disk(image: Path, content: Path) -> None:
 
 def read_file(image: Path, path: str) -> str:
     """Replay the journal of an unmounted disk, then return the content of one of its files. Raises DiskError."""
-    check = _run("e2fsck", "-f", "-p", str(image))
+    check = _run_tool("e2fsck", "-f", "-p", str(image))
     if check.returncode >= _UNCORRECTED:
         raise DiskError(f"the file system of {image} is damaged: {(check.stdout + check.stderr).strip()}")
-    process = _run("debugfs", "-R", f"cat {path}", str(image))
+    process = _run_tool("debugfs", "-R", f"cat {path}", str(image))
     if process.returncode or "File not found" in process.stderr:
         raise DiskError(f"{path} is not on {image}: {process.stderr.strip()}")
     return process.stdout
 
 
-def _run(*argv: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PATH": _PATH, "LC_ALL": "C", "DEBUGFS_PAGER": "cat"}
-    try:
-        return subprocess.run(  # noqa: S603 - e2fsprogs with paths of the lab
-            argv,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise DiskError(f"{argv[0]}: {error}; the package is e2fsprogs") from error
+def _run_tool(*argv: str) -> subprocess.CompletedProcess[str]:
+    variables = {"PATH": _PATH, "LC_ALL": "C", "DEBUGFS_PAGER": "cat"}
+    return run_program(
+        argv, _SECONDS, lambda message: DiskError(f"{message}; the package is e2fsprogs"), variables=variables
+    )

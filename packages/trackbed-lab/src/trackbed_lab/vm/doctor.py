@@ -1,7 +1,5 @@
 """The requirements of emulated servers, checked on this machine, with the remedy for each that is not met."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil
@@ -17,7 +15,7 @@ _DISK_MIB = 1500
 
 
 class Requirement(msgspec.Struct, frozen=True, rename={"evidence": "seen"}):
-    """One requirement: whether it is met, what was seen, and the remedy."""
+    """One requirement: whether it is met, what was found, and the remedy."""
 
     name: str
     ok: bool
@@ -26,7 +24,7 @@ class Requirement(msgspec.Struct, frozen=True, rename={"evidence": "seen"}):
 
 
 def check_machine(memory: int) -> list[Requirement]:
-    """Check every requirement; `memory` is that of all servers together, in MiB. Only apt's queries are run."""
+    """Check every requirement; `memory` is that of all servers together, in MiB. Of apt, only queries are run."""
     fetched = parts.load_parts()
     requirements = [_check_platform(), _check_accelerator(fetched), _check_memory(memory), _check_parts(fetched)]
     return requirements if fetched else [*requirements, _check_tools(), _check_mirror(), _check_disk()]

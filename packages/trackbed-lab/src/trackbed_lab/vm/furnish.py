@@ -1,12 +1,10 @@
 """Persistent files of a new emulated server: this machine's /etc without its services, and the lab's own files.
 
-systemd is process 1, udev names interfaces and loads modules, networkd configures the management NIC. Services that
+systemd is process 1, udev names interfaces and loads modules, a network manager configures the NICs. Services that
 the host's chain does not need are masked. Soft-RoCE stands in for RDMA hardware: a udev rule creates an RDMA device for
 each rail's port, named as rdma-core would name a real one. The server is otherwise in its factory state: no IOMMU, no
 VFs, MTU 1500, the kernel's interface names.
 """
-
-from __future__ import annotations
 
 import os
 import secrets
@@ -17,11 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trackbed_lab.vm import grub
-from trackbed_lab.vm.machine import MANAGEMENT_MAC
-
-MANAGEMENT = "mgmt0"
-ADDRESS, PREFIX, GATEWAY = "10.0.2.15", 24, "10.0.2.2"
-"""Defaults of QEMU's user network for its one guest (qemu(1), -netdev user)."""
+from trackbed_lab.vm.machine import MANAGEMENT, MANAGEMENT_MAC
+from trackbed_lab.vm.managers import ManagerSetup
+from trackbed_lab.vm.parts import Parts
 
 UNIT = "trackbed-lab-agent.service"
 
@@ -57,15 +53,6 @@ _RULE = (
 )
 
 _LINK = f"[Match]\nMACAddress={MANAGEMENT_MAC}\nDriver=virtio_net\n[Link]\nName={MANAGEMENT}\n"
-_NETWORK = f"""[Match]
-Name={MANAGEMENT}
-[Network]
-Address={ADDRESS}/{PREFIX}
-Gateway={GATEWAY}
-LinkLocalAddressing=no
-IPv6AcceptRA=no
-"""
-
 _AGENT = """[Unit]
 Description=Runs commands for the lab
 After=systemd-networkd.service
@@ -83,6 +70,25 @@ RestartSec=1
 KillMode=mixed
 TimeoutStopSec=2
 LimitMEMLOCK=infinity
+"""
+
+RECORDER_UNIT = "trackbed-lab-vf-recorder.service"
+_RECORDER = """[Unit]
+Description=Records which MAC addresses of VFs were set through their ports
+DefaultDependencies=no
+After=local-fs.target systemd-modules-load.service
+Before=basic.target
+Conflicts=shutdown.target
+Before=shutdown.target
+
+[Service]
+Type=notify
+ExecStartPre=modprobe nlmon
+ExecStartPre=-ip link add nlmon0 type nlmon
+ExecStartPre=ip link set nlmon0 up
+ExecStart={python} -I -u /run/own/vf_recorder.py
+StandardError=journal+console
+TimeoutStopSec=2
 """
 
 _MANAGER = "[Manager]\nDefaultTimeoutStopSec=5s\nDefaultTimeoutStartSec=60s\nLogLevel=notice\n"
@@ -133,7 +139,7 @@ MASKED = (
     "timers.target",
     "tmp.mount",
 )
-"""Units that cost boot time and have no use in a server that runs for minutes."""
+"""Masked units, which are useless in a server that runs for minutes and delay its boot."""
 
 _TRIGGER = "[Service]\nExecStart=\nExecStart=-udevadm trigger --type=devices --action=add{}\n".format(
     "".join(f" --subsystem-match={subsystem}" for subsystem in ("pci", "virtio", "net", "block", "infiniband"))
@@ -141,7 +147,7 @@ _TRIGGER = "[Service]\nExecStart=\nExecStart=-udevadm trigger --type=devices --a
 """Limits the coldplug to these subsystems: hundreds of terminals and ACPI devices need no events."""
 
 _EXCLUDED = ("systemd/system", "systemd/network", "udev/rules.d", "fstab", "resolv.conf", "modprobe.d", "sysctl.d")
-"""Paths of this machine's /etc that would configure the server like this machine."""
+"""Paths of this machine's /etc that are not copied, because they would configure the server like this machine."""
 
 
 class ServerFile(NamedTuple):
@@ -151,11 +157,13 @@ class ServerFile(NamedTuple):
     mode: int = 0o644
 
 
-def write_server_files(root: Path, tools: Path, name: str, kernel: str, extra_files: Mapping[str, ServerFile]) -> None:
+def write_server_files(
+    root: Path, parts: Parts, name: str, manager: ManagerSetup, extra_files: Mapping[str, ServerFile]
+) -> None:
     """Create a new server's /etc and /boot below `root`; `extra_files` are by path relative to `root`."""
     _copy_folder(Path("/etc"), root / "etc", [Path("/etc") / path for path in _EXCLUDED])
-    _copy_folder(tools / "etc", root / "etc", [])
-    texts = _render_files(name, kernel)
+    _copy_folder(parts.tools / "etc", root / "etc", [])
+    texts = _render_files(name, parts.made.kernel)
     for path, file in {**{path: ServerFile(content) for path, content in texts.items()}, **extra_files}.items():
         _make_parent(root / path).write_text(file.content)
         (root / path).chmod(file.mode)
@@ -163,7 +171,7 @@ def write_server_files(root: Path, tools: Path, name: str, kernel: str, extra_fi
     script = _make_parent(root / "etc/trackbed-lab/soft-roce")
     script.write_text(_SOFT_ROCE)
     script.chmod(0o755)
-    _configure_systemd(root / "etc/systemd")
+    _configure_systemd(root / "etc/systemd", manager.UNITS)
 
 
 def _render_files(name: str, kernel: str) -> dict[str, str]:
@@ -181,27 +189,28 @@ def _render_files(name: str, kernel: str) -> dict[str, str]:
         "etc/rdma/modules/infiniband.conf": "",
         "etc/udev/rules.d/90-lab-soft-roce.rules": _RULE,
         "etc/systemd/network/05-lab.link": _LINK,
-        "etc/systemd/network/05-lab.network": _NETWORK,
         f"etc/systemd/system/{UNIT}": _AGENT.format(python=sys.executable),
+        f"etc/systemd/system/{RECORDER_UNIT}": _RECORDER.format(python=sys.executable),
         "etc/systemd/system.conf.d/lab.conf": _MANAGER,
         "etc/systemd/system/systemd-udev-trigger.service.d/lab.conf": _TRIGGER,
     }
 
 
-def _configure_systemd(folder: Path) -> None:
-    """Enable the agent and networkd, mask the units and generators that the server does not need."""
+def _configure_systemd(folder: Path, units: Iterable[str]) -> None:
+    """Enable the agent and these units, mask the units and generators that the server does not need."""
     system = folder / "system"
     for unit in MASKED:
         _make_link(system / unit, "/dev/null")
-    for generator in _list_generators():
+    for generator in _iter_generators():
         _make_link(folder / "system-generators" / generator, "/dev/null")
     _make_link(system / "default.target", "/lib/systemd/system/multi-user.target")
-    for unit in (UNIT, "/lib/systemd/system/systemd-networkd.service"):
-        name = unit.rpartition("/")[2]
-        _make_link(system / "multi-user.target.wants" / name, unit if "/" in unit else f"/etc/systemd/system/{unit}")
+    for unit in (UNIT, RECORDER_UNIT):
+        _make_link(system / "multi-user.target.wants" / unit, f"/etc/systemd/system/{unit}")
+    for unit in units:
+        _make_link(system / "multi-user.target.wants" / unit, f"/lib/systemd/system/{unit}")
 
 
-def _list_generators() -> Iterable[str]:
+def _iter_generators() -> Iterable[str]:
     return sorted(path.name for path in Path("/lib/systemd/system-generators").glob("*"))
 
 

@@ -5,8 +5,6 @@ evaluates them in a shell in this order (grub-mkconfig(8)) and writes grub.cfg. 
 grub.cfg has one entry and no boot device.
 """
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 
@@ -16,7 +14,7 @@ DEFAULT = 'GRUB_DEFAULT=0\nGRUB_TIMEOUT=0\nGRUB_CMDLINE_LINUX_DEFAULT="quiet"\nG
 """/etc/default/grub of a new server, as in Debian."""
 
 UPDATE_GRUB = """#!/bin/sh
-# Stands for GRUB's own update-grub and grub-mkconfig -o FILE in an emulated server.
+# Stand-in for GRUB's update-grub and grub-mkconfig -o FILE in an emulated server.
 target=${ROOT:-}/boot/grub/grub.cfg
 while [ $# -gt 0 ]; do
     case $1 in

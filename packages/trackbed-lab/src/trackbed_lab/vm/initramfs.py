@@ -5,8 +5,6 @@ persistent folders (PERSISTENT) from the server's disk, and executes systemd. A 
 only writable share is its shared folder.
 """
 
-from __future__ import annotations
-
 import lzma
 import stat
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +14,7 @@ from pathlib import Path
 ROOT_MODULES = ("9pnet_virtio", "9p", "overlay", "virtio_blk", "ext4")
 """Modules for mounting the root; their dependencies are added."""
 
-PERSISTENT = ("etc", "boot", "var/lib/trackbed", "var/lib/kubelet", "var/lib/containerd", "var/lib/cni")
+PERSISTENT = ("etc", "boot", "var/lib/trackbed", "var/lib/kubelet", "var/lib/containerd", "var/lib/cni", "opt/cni")
 """Folders of a server that persist across reboots; all others start as copies of this machine's."""
 
 SCRIPT = """#!/bin/sh
@@ -88,10 +86,10 @@ def build_initramfs(busybox: Path, modules: Path) -> bytes:
         parse_module_name(path): strip_signature(decompress_module((modules / path).read_bytes(), path))
         for path in order
     }
-    return pack_archive(list_entries(busybox.read_bytes(), loaded))
+    return pack_archive(build_entries(busybox.read_bytes(), loaded))
 
 
-def list_entries(busybox: bytes, modules: Mapping[str, bytes]) -> list[ArchiveEntry]:
+def build_entries(busybox: bytes, modules: Mapping[str, bytes]) -> list[ArchiveEntry]:
     """Return the entries of the archive; `modules` is in load order."""
     applets = ("sh", "mount", "mkdir", "insmod", "cat", "uname", "switch_root", "sleep", "poweroff", "echo")
     return [

@@ -9,8 +9,6 @@ argument panic=-1 turns a panic into a reset; the console distinguishes the two.
 NAME/state.json holds the server's state; it is replaced atomically.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import sys
@@ -26,7 +24,7 @@ from trackbed_lab.vm import grub
 from trackbed_lab.vm.machine import BootSettings, LabShape, build_arguments, locate_disk, locate_socket
 
 SHORT_SECONDS = 10.0
-"""A boot that lasts less than this has failed: coming up takes longer."""
+"""A boot that ends earlier has failed, because a successful start takes longer."""
 
 SHORT_BOOTS = 3
 """Short boots in a row after which the server counts as crashed."""
@@ -47,7 +45,7 @@ class KeeperSettings(msgspec.Struct, frozen=True):
 
 
 class ServerState(msgspec.Struct, frozen=True):
-    """The state of a server."""
+    """The state of a server, as its keeper last wrote it."""
 
     phase: str
     """runs, off (it was shut down) or crashed."""
@@ -61,7 +59,7 @@ class ServerState(msgspec.Struct, frozen=True):
 
 
 class _QmpEvent(msgspec.Struct, frozen=True):
-    """A message of QMP; `event` is empty where the message is no event."""
+    """A message of QMP; `event` is empty if the message is not an event."""
 
     event: str = ""
     data: dict[str, object] = msgspec.field(default_factory=dict)
@@ -80,14 +78,14 @@ def keep_running(folder: Path, settings: KeeperSettings) -> ServerState:
         start, offset = time.monotonic(), _read_size(console)
         reason, qemu = _boot_once(folder, settings, ServerState("runs", boots, arguments))
         short_boots = short_boots + 1 if time.monotonic() - start < SHORT_SECONDS else 0
-        if _was_cut(folder / name):
+        if _consume_power_cut_mark(folder / name):
             continue
-        end = classify_end(reason, _read_from(console, offset), qemu.read_log_end(), short_boots)
+        end = classify_exit(reason, _read_text_from(console, offset), qemu.read_log_end(), short_boots)
         if end is not None:
             return ServerState(end[0], boots, arguments, end[1])
 
 
-def classify_end(reason: str, console: str, qemu_log: str, short_boots: int) -> tuple[str, str] | None:
+def classify_exit(reason: str, console: str, qemu_log: str, short_boots: int) -> tuple[str, str] | None:
     """Return phase and explanation of a boot's end, or None if the server is to boot again.
 
     `reason` is that of QMP's SHUTDOWN event, "" where there was none; `short_boots` counts those in a row.
@@ -102,8 +100,8 @@ def classify_end(reason: str, console: str, qemu_log: str, short_boots: int) -> 
     return "crashed", f"QEMU ended ({reason or 'it gave no reason'}): {qemu_log}"
 
 
-def _was_cut(folder: Path) -> bool:
-    """Return whether a power cut of a test ended the boot; remove its mark."""
+def _consume_power_cut_mark(folder: Path) -> bool:
+    """Return whether a test's power cut ended the boot, and remove the file that marks it."""
     try:
         (folder / CUT).unlink()
     except FileNotFoundError:
@@ -115,8 +113,8 @@ def _boot_once(folder: Path, settings: KeeperSettings, state: ServerState) -> tu
     """Start QEMU and wait until it exits; return the reason of its SHUTDOWN event, and its process."""
     name = settings.shape.list_servers()[settings.number]
     for segment in range(settings.shape.segments):
-        _remove(folder / locate_socket(settings.number, segment, "vm"))
-    _remove(folder / name / "qmp")
+        _remove_file(folder / locate_socket(settings.number, segment, "vm"))
+    _remove_file(folder / name / "qmp")
     argv = build_arguments(settings.shape, settings.number, settings.boot, state.arguments)
     qemu = start_process(f"{name}/qemu", argv, folder, detached=False)
     write_state(folder / name, msgspec.structs.replace(state, pid=qemu.pid))
@@ -131,7 +129,7 @@ def _boot_once(folder: Path, settings: KeeperSettings, state: ServerState) -> tu
 def _iter_events(path: str, qemu: LabProcess) -> Iterator[_QmpEvent]:
     """Yield the messages of QEMU's control socket until it closes (QEMU QMP Reference Manual)."""
     with socket.socket(socket.AF_UNIX) as connection:
-        if not _connect(connection, path, qemu):
+        if not _connect_to_qmp(connection, path, qemu):
             return
         connection.sendall(b'{"execute": "qmp_capabilities"}\n')
         with connection.makefile("rb") as lines, suppress(ConnectionResetError):
@@ -139,7 +137,7 @@ def _iter_events(path: str, qemu: LabProcess) -> Iterator[_QmpEvent]:
                 yield msgspec.json.decode(line, type=_QmpEvent)
 
 
-def _connect(connection: socket.socket, path: str, qemu: LabProcess) -> bool:
+def _connect_to_qmp(connection: socket.socket, path: str, qemu: LabProcess) -> bool:
     deadline = time.monotonic() + _QMP_SECONDS
     while qemu.is_alive and time.monotonic() < deadline:
         with suppress(FileNotFoundError, ConnectionRefusedError):
@@ -164,7 +162,7 @@ def write_state(folder: Path, state: ServerState) -> None:
     temporary.replace(folder / "state.json")
 
 
-def _remove(path: Path) -> None:
+def _remove_file(path: Path) -> None:
     with suppress(FileNotFoundError):
         path.unlink()
 
@@ -173,7 +171,7 @@ def _read_size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _read_from(path: Path, offset: int) -> str:
+def _read_text_from(path: Path, offset: int) -> str:
     """Return the text of a file from `offset` on."""
     if not path.exists():
         return ""

@@ -10,8 +10,6 @@
 `stop_lab` leaves the logs.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 import shutil
@@ -27,21 +25,32 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
+from trackbed.host.formats import get_file_mode
 from trackbed_lab.ports import hold_ports
-from trackbed_lab.processes import LabProcess, start_process, stop_processes
+from trackbed_lab.processes import LabProcess, defer_signals, run_program, start_process, stop_processes
 from trackbed_lab.vm import disk, keeper, tsc
-from trackbed_lab.vm.channel import Channel, ChannelError, execute, read_boot_id
-from trackbed_lab.vm.furnish import ADDRESS, ServerFile, write_server_files
+from trackbed_lab.vm.channel import Channel, ChannelError, execute_command, read_boot_id
+from trackbed_lab.vm.furnish import ServerFile, write_server_files
 from trackbed_lab.vm.initramfs import PERSISTENT
-from trackbed_lab.vm.machine import AGENT_PORT, BootSettings, LabShape, find_problems, locate_disk, locate_shared_folder
+from trackbed_lab.vm.machine import (
+    ADDRESS,
+    AGENT_PORT,
+    BootSettings,
+    LabShape,
+    find_problems,
+    locate_disk,
+    locate_shared_folder,
+)
+from trackbed_lab.vm.managers import MANAGERS
 from trackbed_lab.vm.parts import Parts
 
 UP_SECONDS = 300.0
-"""For all servers together. Without KVM two servers with 8 rails take some 30 seconds on two idle cores."""
+"""Limit for the start of all servers. Without KVM two servers with 8 rails take some 30 seconds on two idle cores."""
 
 _POLL_SECONDS = 0.2
 _CONSOLE_LINES = 12
 _REBOOT_SECONDS = 30.0
+_COPY_SECONDS = 300.0
 
 
 class VmLabError(Exception):
@@ -58,6 +67,10 @@ class LabSpec:
     """Extra files of a server: server name -> path -> file."""
     folders: Mapping[str, Path] = field(default_factory=dict)
     """Folders that are copied to every server's disk: path on the disk -> folder of this machine."""
+    manager: str = "networkd"
+    """Name of the servers' network manager (`vm.managers`); the parts include its packages."""
+    detached: bool = True
+    """Whether the servers outlive this process; else the kernel ends them with it, even if it is killed."""
 
 
 class EmulatedServer(msgspec.Struct, frozen=True):
@@ -68,7 +81,7 @@ class EmulatedServer(msgspec.Struct, frozen=True):
 
 
 class VmLab(msgspec.Struct, frozen=True):
-    """A lab that was started."""
+    """A running lab: its folder, shape and processes."""
 
     folder: str
     shape: LabShape
@@ -114,12 +127,14 @@ def start_lab(folder: Path, spec: LabSpec, report: Callable[[str], None], second
     with hold_ports(shape.servers) as ports:
         try:
             lab = _start_processes(folder, spec, ports)
-        except disk.DiskError as error:
-            raise VmLabError(str(error)) from error
-        try:
             wait_until_up(lab, dict.fromkeys(shape.list_servers(), ""), seconds, report)
-        except (VmLabError, KeyboardInterrupt):
-            _stop_all(lab)
+        except disk.DiskError as error:
+            _delete_servers(folder, shape)
+            raise VmLabError(str(error)) from error
+        except BaseException:
+            with defer_signals():
+                stop_lab(folder)
+                _delete_servers(folder, shape)
             raise
     return lab
 
@@ -130,12 +145,17 @@ def stop_lab(folder: Path) -> int:
     if lab is None:
         return 0
     count = _stop_all(lab)
-    for name in lab.shape.list_servers():
+    _delete_servers(folder, lab.shape)
+    (folder / "lab.json").unlink()
+    return count
+
+
+def _delete_servers(folder: Path, shape: LabShape) -> None:
+    """Delete the files of stopped servers except for their logs."""
+    for name in shape.list_servers():
         shutil.rmtree(locate_shared_folder(folder, name), ignore_errors=True)
         locate_disk(folder, name).unlink(missing_ok=True)
     shutil.rmtree(folder / "net", ignore_errors=True)
-    (folder / "lab.json").unlink()
-    return count
 
 
 def reboot_server(lab: VmLab, name: str, seconds: float = UP_SECONDS) -> float:
@@ -146,8 +166,8 @@ def reboot_server(lab: VmLab, name: str, seconds: float = UP_SECONDS) -> float:
         boot_id = read_boot_id(server.channel)
     except ChannelError as error:
         raise VmLabError(describe_failure(lab, name, str(error))) from error
-    with suppress(ChannelError):  # the server may go away before it can respond
-        result = execute(server.channel, ["reboot"], _REBOOT_SECONDS)
+    with suppress(ChannelError):  # the server may shut down before it responds
+        result = execute_command(server.channel, ["reboot"], _REBOOT_SECONDS)
         if result.status:
             errors = result.errors.decode(errors="replace").strip()
             raise VmLabError(describe_failure(lab, name, f"{name} did not reboot: {errors}"))
@@ -183,7 +203,7 @@ def _has_rebooted(lab: VmLab, name: str, boot_id: str) -> bool:
 
 
 def describe_failure(lab: VmLab, name: str, message: str) -> str:
-    """Append a server's state and the end of its console to a message."""
+    """Return a message with a server's state and the end of its console appended."""
     state = lab.read_state(name)
     why = f": {state.why}" if state.why else ""
     return f"{message} (it is {state.phase}{why}); the end of its console:\n{read_console(Path(lab.folder), name)}"
@@ -219,15 +239,16 @@ def _start_processes(folder: Path, spec: LabSpec, ports: Sequence[int]) -> VmLab
     with ThreadPoolExecutor(len(channels)) as pool:
         list(pool.map(lambda pair: _make_server(folder, spec, *pair), enumerate(channels)))
     (folder / "net/shape.json").write_bytes(msgspec.json.encode(shape))
-    argv = [*python, "trackbed_lab.vm.switch", str(folder)]
-    switch = start_process("switch", argv, folder, detached=True)
-    _write_record(folder, VmLab(str(folder), shape, spec.parts.made.kernel, switch, []))
-    servers = []
-    for channel in channels:
-        argv = [*python, "trackbed_lab.vm.keeper", str(folder), channel.name]
-        servers.append(EmulatedServer(channel, start_process(f"{channel.name}/keeper", argv, folder, detached=True)))
-    lab = VmLab(str(folder), shape, spec.parts.made.kernel, switch, servers)
-    _write_record(folder, lab)
+    with defer_signals():
+        argv = [*python, "trackbed_lab.vm.switch", str(folder)]
+        switch = start_process("switch", argv, folder, detached=spec.detached)
+        lab = VmLab(str(folder), shape, spec.parts.made.kernel, switch, [])
+        _write_record(folder, lab)
+        for channel in channels:
+            argv = [*python, "trackbed_lab.vm.keeper", str(folder), channel.name]
+            process = start_process(f"{channel.name}/keeper", argv, folder, detached=spec.detached)
+            lab.servers.append(EmulatedServer(channel, process))
+            _write_record(folder, lab)
     return lab
 
 
@@ -245,17 +266,29 @@ def _make_server(folder: Path, spec: LabSpec, number: int, channel: Channel) -> 
     with TemporaryDirectory(dir=folder) as content:
         for name in PERSISTENT:
             (Path(content) / name).mkdir(parents=True, mode=0o755)
-        write_server_files(Path(content), parts.tools, channel.name, parts.made.kernel, extra_files)
+        manager = MANAGERS[spec.manager]
+        texts = manager.render_files(number, spec.shape.rails)
+        manager_files = {path: ServerFile(text, get_file_mode(f"/{path}")) for path, text in texts.items()}
+        write_server_files(Path(content), parts, channel.name, manager, {**manager_files, **extra_files})
         for target, source in spec.folders.items():
-            shutil.copytree(source, Path(content, target), symlinks=True, dirs_exist_ok=True)
+            _copy_folder(source, Path(content, target))
         disk.make_disk(locate_disk(folder, channel.name), Path(content))
     agent_settings = {"token": channel.token, "address": ADDRESS, "port": AGENT_PORT}
     (shared / "config.json").touch(mode=0o600)
     (shared / "config.json").write_text(json.dumps(agent_settings))
-    (shared / "agent.py").write_text(files("trackbed_lab.vm").joinpath("agent.py").read_text(encoding="utf-8"))
+    for program in ("agent.py", "vf_recorder.py"):
+        (shared / program).write_text(files("trackbed_lab.vm").joinpath(program).read_text(encoding="utf-8"))
     boot = _build_boot_settings(shared, parts, channel.port)
     settings = keeper.KeeperSettings(spec.shape, number, boot, {"QEMU_MODULE_DIR": str(parts.qemu_modules)})
     (folder / channel.name / "keep.json").write_bytes(msgspec.json.encode(settings))
+
+
+def _copy_folder(source: Path, target: Path) -> None:
+    """Copy a folder as it is: a store of images has device nodes, owners and hard links. Raises VmLabError."""
+    target.mkdir(parents=True, exist_ok=True)
+    process = run_program(["/bin/cp", "--archive", f"{source}/.", str(target)], _COPY_SECONDS, VmLabError)
+    if process.returncode:
+        raise VmLabError(f"{source} cannot be copied to a server's disk: {process.stderr.strip()}")
 
 
 def _build_boot_settings(shared: Path, parts: Parts, port: int) -> BootSettings:

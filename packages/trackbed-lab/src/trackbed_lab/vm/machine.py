@@ -12,8 +12,6 @@ Rails and cluster network are datagram sockets that the lab's switch joins. Path
 because a unix socket's path must be shorter than 108 bytes.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec
@@ -27,7 +25,10 @@ MAX_RAILS = 8
 VFS = 7
 """VFs of each igb NIC, fixed by the emulated hardware (82576 datasheet, section 7.10)."""
 
-MANAGEMENT_MAC = "02:54:42:ff:ff:00"
+MANAGEMENT, MANAGEMENT_MAC = "mgmt0", "02:54:42:ff:ff:00"
+ADDRESS, PREFIX, GATEWAY = "10.0.2.15", 24, "10.0.2.2"
+"""Defaults of QEMU's user network for its one guest (qemu(1), -netdev user)."""
+
 AGENT_PORT = 7522
 """Port of the agent in a server, on the management NIC only."""
 
@@ -65,7 +66,7 @@ class LabShape(msgspec.Struct, frozen=True):
     memory: int = 2048
     """MiB of each server."""
     cpus: int = 1
-    """Processors of each server. On a busy machine, emulated processors that wait for one another slow it down."""
+    """Processors of each server. More are slower on a busy machine, as emulated processors wait for one another."""
     accelerator: str = "tcg"
     """kvm or tcg."""
 
@@ -74,8 +75,8 @@ class LabShape(msgspec.Struct, frozen=True):
 
     leaves: list[str] = []
     """LLDP name of each rail's leaf."""
-    gateways: list[Gateway] = []
-    """The router's address on each rail; empty: the rails are not joined."""
+    gateways: list[list[Gateway]] = []
+    """The router's addresses on each rail, one for each subnet; empty: the rails are not joined."""
 
     def list_servers(self) -> list[str]:
         """Return the servers' names: node-0, node-1, ..."""
@@ -105,14 +106,14 @@ class BootSettings(msgspec.Struct, frozen=True):
     """Rate of this machine's time stamp counter; None: unknown."""
 
 
-def build_mac(server: int, rail: int) -> str:
+def build_mac(server_number: int, rail: int) -> str:
     """Return the MAC address of a server's NIC: locally administered, 02:54:42:SERVER:RAIL:00."""
-    return f"02:54:42:{server:02x}:{rail:02x}:00"
+    return f"02:54:42:{server_number:02x}:{rail:02x}:00"
 
 
-def build_cluster_mac(server: int) -> str:
+def build_cluster_mac(server_number: int) -> str:
     """Return the MAC address of a server's NIC in the cluster's network."""
-    return build_mac(server, 0xFF)
+    return build_mac(server_number, 0xFF)
 
 
 def locate_socket(server: int, segment: int, end: str) -> str:
@@ -130,7 +131,7 @@ def build_arguments(shape: LabShape, server: int, boot: BootSettings, kernel_arg
         *_build_bridges(),
         *(word for rail in range(shape.rails) for word in _build_nic(shape, server, rail)),
         *_build_management(boot.port),
-        *(_build_cluster_nic(shape, server) if shape.cluster else ()),
+        *(_build_cluster_nic_arguments(shape, server) if shape.cluster else ()),
         *(word for tag, folder in boot.shares.items() for word in _build_share(tag, folder)),
         *_build_disk(shape.list_servers()[server]),
         *_build_consoles(shape.list_servers()[server]),
@@ -198,14 +199,15 @@ def _build_cable(server: int, segment: int) -> list[str]:
     return ["-netdev", f"dgram,id=n{segment},{ends}"]
 
 
-def _build_cluster_nic(shape: LabShape, server: int) -> list[str]:
+def _build_cluster_nic_arguments(shape: LabShape, server: int) -> list[str]:
     device = f"virtio-net-pci,bus=pcie.0,netdev=n{shape.rails},romfile=,mac={build_cluster_mac(server)}"
     return [*_build_cable(server, shape.rails), "-device", device]
 
 
 def _build_management(port: int) -> list[str]:
+    """Return the NIC over which the lab reaches the agent; a server reaches nothing by it."""
     return [
-        *("-netdev", f"user,id=u,hostfwd=tcp:127.0.0.1:{port}-:{AGENT_PORT}"),
+        *("-netdev", f"user,id=u,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:{AGENT_PORT}"),
         *("-device", f"virtio-net-pci,bus=pcie.0,netdev=u,romfile=,mac={MANAGEMENT_MAC}"),
     ]
 

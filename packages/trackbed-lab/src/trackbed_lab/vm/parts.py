@@ -4,6 +4,7 @@
         qemu/        QEMU with every library it needs, run from there
         kernel/      the kernel and its modules
         tools/       programs of the servers besides those of this machine: kmod, rdma-core, perftest, ...
+        tools-NAME/  the same with a network manager
         initramfs    built here: busybox and the modules that mount the root
         made.json    versions
 
@@ -13,8 +14,6 @@ QEMU 11.1 and Linux 7.2 are both needed. With QEMU 10.0 and Linux 7.2 VFs never 
 listens in the first network namespace only.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os
@@ -22,7 +21,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -90,6 +89,7 @@ class Parts:
 
     folder: Path
     made: PartVersions
+    tools_name: str = "tools"
 
     @property
     def vmlinuz(self) -> Path:
@@ -109,7 +109,7 @@ class Parts:
     @property
     def tools(self) -> Path:
         """The tools, which every server overlays on this machine's root."""
-        return self.folder / "tools"
+        return self.folder / self.tools_name
 
     def build_qemu_command(self) -> list[str]:
         """Return the command that starts QEMU from the folder with its own loader and libraries, without chroot."""
@@ -156,6 +156,25 @@ def fetch_parts(report: Callable[[str], None]) -> Parts:
         return parts if parts is not None else _make_parts(folder, report)
 
 
+def add_packages(parts: Parts, name: str, packages: Sequence[str], report: Callable[[str], None]) -> Parts:
+    """Return the parts with further packages in their tools; fetch these if they are not cached. Raises PartsError."""
+    if not packages:
+        return parts
+    added = replace(parts, tools_name=f"tools-{name}")
+    with (parts.folder.parent / "lock").open("w") as lock, tempfile.TemporaryDirectory(dir=parts.folder) as work:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if added.tools.exists():
+            return added
+        report(f"fetching {' '.join(packages)}")
+        target = Path(work) / "target"
+        try:
+            _fetch_tools(apt.read_sources(), target, Path(work), (*TOOLS, *packages))
+        except apt.AptError as error:
+            raise PartsError(str(error)) from error
+        target.rename(added.tools)
+    return added
+
+
 def _compute_key() -> str:
     inputs = (str(_CACHE_VERSION), RELEASE, KERNEL, apt.read_codename(), *TOOLS, initramfs.SCRIPT, *SCRIPTS.values())
     return hashlib.sha256("\n".join(inputs).encode()).hexdigest()[:16]
@@ -170,7 +189,7 @@ def _make_parts(folder: Path, report: Callable[[str], None]) -> Parts:
         target = Path(name) / "parts"
         target.mkdir()
         try:
-            versions = _fill(target, Path(name), report)
+            versions = _fetch_all_parts(target, Path(name), report)
         except apt.AptError as error:
             raise PartsError(str(error)) from error
         (target / "made.json").write_bytes(msgspec.json.encode(versions))
@@ -179,21 +198,21 @@ def _make_parts(folder: Path, report: Callable[[str], None]) -> Parts:
     return Parts(folder, versions)
 
 
-def _fill(target: Path, work: Path, report: Callable[[str], None]) -> PartVersions:
-    """Fetch and build all parts below `target`; `work` is a folder for downloads."""
+def _fetch_all_parts(target: Path, downloads: Path, report: Callable[[str], None]) -> PartVersions:
+    """Fetch and build all parts below `target`; `downloads` is a temporary folder."""
     host_sources = apt.read_sources()
     mirror = apt.choose_mirror(host_sources, apt.read_codename())
     report(f"fetching QEMU, a kernel and tools from {mirror}: once, some 220 MB")
     suites = (RELEASE, f"{RELEASE}-backports")
     sources = [apt.AptSource(mirror, suite) for suite in suites]
     backports = apt.prepare_apt(
-        _make_folder(work, "newer"), sources, fresh=True, prefer=suites[1], packages=_BACKPORTED
+        _make_folder(downloads, "newer"), sources, fresh=True, prefer=suites[1], packages=_BACKPORTED
     )
     backports.update()
-    kernel = _fetch_kernel(backports, target / "kernel", work, report)
+    kernel = _fetch_kernel(backports, target / "kernel", downloads, report)
     qemu = _fetch_qemu(backports, target / "qemu")
     report("fetching tools")
-    _fetch_tools(host_sources, target / "tools", work)
+    _fetch_tools(host_sources, target / "tools", downloads, TOOLS)
     report("making the initramfs")
     versions = PartVersions(kernel, qemu)
     modules = Parts(target, versions).modules
@@ -229,7 +248,9 @@ def _fetch_kernel(fetcher: apt.Apt, target: Path, work: Path, report: Callable[[
         raise PartsError(f"{RELEASE}-backports has no kernel {KERNEL} and no other of its series")
     if release != KERNEL:
         report(f"kernel {KERNEL} is gone from the archive; taking {release}")
-    for package in fetcher.fetch_only([f"linux-binary-{release}", f"linux-modules-{release}"], work / "kernel"):
+    for package in fetcher.fetch_without_dependencies(
+        [f"linux-binary-{release}", f"linux-modules-{release}"], work / "kernel"
+    ):
         apt.unpack(package, target)
     return release
 
@@ -258,11 +279,11 @@ def _fetch_qemu(fetcher: apt.Apt, target: Path) -> str:
     return name.split("_")[1].replace("%3a", ":")
 
 
-def _fetch_tools(sources: Sequence[apt.AptSource], target: Path, work: Path) -> None:
-    """Fetch and unpack the programs of the servers besides those of this machine."""
+def _fetch_tools(sources: Sequence[apt.AptSource], target: Path, work: Path, packages: Sequence[str]) -> None:
+    """Fetch and unpack packages of the servers and those that they depend on, besides those of this machine."""
     fetcher = apt.prepare_apt(_make_folder(work, "own"), sources, fresh=False)
     fetcher.update()
-    for package in fetcher.fetch(TOOLS):
+    for package in fetcher.fetch(packages):
         apt.unpack(package, target)
     merge_usr(target)
     for name, text in SCRIPTS.items():

@@ -1,10 +1,8 @@
-"""Stand-ins for pods on an emulated server: for each rail a network namespace with a VF, addressed as planned.
+"""Stand-ins for pods on an emulated server: a network namespace for each rail, with a VF and its planned address.
 
 Everything is a shell script that runs inside the servers. Soft-RoCE listens only in the namespace that created its
 device, so each namespace gets its own device. RDMA device names are global to the host, so they include the rail.
 """
-
-from __future__ import annotations
 
 from trackbed.fabric.model.ranges import BITS, V4, format_address
 from trackbed.fabric.plan.plan import AddressPlan, NodePlan, PortPlan
@@ -12,6 +10,10 @@ from trackbed.fabric.plan.plan import AddressPlan, NodePlan, PortPlan
 PORT = 18515
 """perftest's default port; rail r uses PORT + r."""
 
+TRIES = 6
+"""How often a server or a client starts again, a second apart: a client's server may not listen yet."""
+_SECONDS = 30
+"""Time limit of one try; it takes 5 s on a busy machine."""
 _ITERATIONS = 20
 _SIZE_BYTES = 65536
 CARRIER_SECONDS = 30
@@ -77,26 +79,52 @@ def _render_gid_index(port: PortPlan) -> str:
 
 
 def render_bandwidth_server(port: PortPlan, number: int) -> str:
-    """Return the command that starts the server of bandwidth test `number` in the pod of a port."""
-    return f"{_render_bandwidth(port, number)} >/run/bw{number}.log 2>&1 &\n"
+    """Return a script that serves bandwidth test `number` in the pod of a port, in the background."""
+    return render_server(_render_bandwidth(port, number), name_log(number))
+
+
+def name_log(number: int) -> str:
+    """Return the file on a server with the output of the servers of test `number`."""
+    return f"/run/test{number}.log"
+
+
+def render_server(command: str, log: str) -> str:
+    """Return a script that starts a server again and again, until STOP_SERVERS is run.
+
+    Both tests end with their first client. On a slow machine that client may have failed where its server has not, and
+    the next one needs a server too.
+    """
+    loop = f"for try in $(seq {TRIES}); do [ -e {SERVING}/$$ ] || break; {command}; sleep 1; done"
+    return f"mkdir -p {SERVING}\ntouch {SERVING}/$$\n({loop}) </dev/null >{log} 2>&1 &\n"
+
+
+SERVING = "/run/serving"
+"""Folder with a file for each script whose servers are wanted, by its process id."""
+STOP_SERVERS = f"rm -rf {SERVING}; pkill -x ib_write_bw; pkill -x rping; true"
+"""Ends the servers of `render_server`."""
 
 
 def render_bandwidth_client(port: PortPlan, peer: PortPlan, number: int) -> str:
     """Return the command that writes to another server's pod over RDMA; its last line of output has the figures."""
-    return f"{_render_bandwidth(port, number)} {format_pod_address(peer)}\n"
+    return f"{_render_bandwidth(port, number)} {format_pod_address(peer)}"
 
 
 def _render_bandwidth(port: PortPlan, number: int) -> str:
     options = f"-d {name_rdma_device(port)} -x {_render_gid_index(port)} -n {_ITERATIONS} -s {_SIZE_BYTES} -F"
-    return f"ip netns exec {port.netdev} timeout 60 ib_write_bw {options} -p {PORT + number}"
+    return f"ip netns exec {port.netdev} timeout {_SECONDS} ib_write_bw {options} -p {PORT + number}"
 
 
-def render_cm_server(port: PortPlan) -> str:
-    """Return the command that starts the server of rping (connections by the RDMA CM) in the pod of a port."""
-    rping = f"timeout 60 rping -s -a {format_pod_address(port)} -C 3"
-    return f"ip netns exec {port.netdev} {rping} >/run/rping{port.rail}.log 2>&1 &\n"
+def render_cm_server(port: PortPlan, number: int) -> str:
+    """Return a script that serves rping (connections by the RDMA CM) in the pod of a port, in the background."""
+    rping = f"timeout {_SECONDS} rping -s -a {format_pod_address(port)} -C 3"
+    return render_server(f"ip netns exec {port.netdev} {rping}", name_log(number))
 
 
 def render_cm_client(port: PortPlan, peer: PortPlan) -> str:
     """Return the command that connects to another server's pod by the RDMA CM."""
-    return f"ip netns exec {port.netdev} timeout 60 rping -c -a {format_pod_address(peer)} -C 3\n"
+    return f"ip netns exec {port.netdev} timeout {_SECONDS} rping -c -a {format_pod_address(peer)} -C 3"
+
+
+def render_tries(client: str) -> str:
+    """Return a script that starts a client again until it succeeds; the status is that of the last try."""
+    return f"for try in $(seq {TRIES}); do sleep 1; {client} && break; done"

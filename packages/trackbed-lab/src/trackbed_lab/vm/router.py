@@ -5,8 +5,6 @@ It answers ARP requests (RFC 826) for the gateways and sends its own for hosts. 
 matches no rail is dropped (RFC 1812) without an ICMP error.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -33,56 +31,67 @@ class Gateway:
         """Return whether an address is in the rail's subnet."""
         return (address ^ self.base) >> (32 - self.prefix) == 0
 
-    def build_mac(self, rail: int) -> bytes:
-        """Return the gateway's MAC address: locally administered, 02:54:42:fe:RAIL:01."""
-        return bytes((2, 0x54, 0x42, 0xFE, rail, 1))
+
+def build_gateway_mac(rail: int) -> bytes:
+    """Return the MAC address of a rail's gateways: locally administered, 02:54:42:fe:RAIL:01."""
+    return bytes((2, 0x54, 0x42, 0xFE, rail, 1))
 
 
 @dataclass(slots=True)
 class Router:
-    """The state of the router; `gateways` by rail, neighbours and queued frames by address."""
+    """The state of the router; `gateways` by rail, one for each subnet, neighbours and queued frames by address."""
 
-    gateways: Sequence[Gateway]
+    gateways: Sequence[Sequence[Gateway]]
     neighbours: dict[int, bytes] = field(default_factory=dict)
     waiting: dict[int, list[bytes]] = field(default_factory=dict)
 
-    def handle(self, rail: int, frame: bytes) -> Iterator[tuple[int, bytes]]:
+    def handle_frame(self, rail: int, frame: bytes) -> Iterator[tuple[int, bytes]]:
         """Process a frame that arrived on a rail; yield the frames to send, each with its rail."""
         if len(frame) < _ETHERNET.size:
             return
         target, _, ethertype = _ETHERNET.unpack_from(frame)
         if ethertype == ARP and len(frame) >= _ETHERNET.size + _ARP.size:
             yield from self._handle_arp(rail, frame)
-        elif ethertype == IPV4 and target == self.gateways[rail].build_mac(rail):
-            yield from self._forward(frame)
+        elif ethertype == IPV4 and target == build_gateway_mac(rail):
+            yield from self._forward_packet(frame)
 
     def _handle_arp(self, rail: int, frame: bytes) -> Iterator[tuple[int, bytes]]:
         *_, operation, sender_mac, sender_address, _, target_address = _ARP.unpack_from(frame, _ETHERNET.size)
-        gateway = self.gateways[rail]
-        if gateway.covers(sender_address) and sender_address != gateway.address:
+        gateway = next((gateway for gateway in self.gateways[rail] if gateway.covers(sender_address)), None)
+        if gateway is None:
+            return
+        if sender_address != gateway.address:
             self.neighbours[sender_address] = sender_mac
             for queued in self.waiting.pop(sender_address, ()):
-                yield from self._forward(queued)
+                yield from self._forward_packet(queued)
         if operation == _REQUEST and target_address == gateway.address:
-            sender = (gateway.build_mac(rail), gateway.address)
+            sender = (build_gateway_mac(rail), gateway.address)
             yield rail, build_arp_frame(_REPLY, sender, (sender_mac, sender_address))
 
-    def _forward(self, frame: bytes) -> Iterator[tuple[int, bytes]]:
+    def _forward_packet(self, frame: bytes) -> Iterator[tuple[int, bytes]]:
         packet = frame[_ETHERNET.size :]
         if len(packet) < _IP_HEADER or packet[8] <= 1:
             return
         address = int.from_bytes(packet[16:20], "big")
-        rail = next((rail for rail, gateway in enumerate(self.gateways) if gateway.covers(address)), None)
-        if rail is None or address == self.gateways[rail].address:
+        rail, gateway = self._find_gateway(address)
+        if gateway is None or address == gateway.address:
             return
-        gateway, neighbour = self.gateways[rail], self.neighbours.get(address)
+        neighbour = self.neighbours.get(address)
         if neighbour is not None:
-            yield rail, _ETHERNET.pack(neighbour, gateway.build_mac(rail), IPV4) + decrement_ttl(packet)
+            yield rail, _ETHERNET.pack(neighbour, build_gateway_mac(rail), IPV4) + decrement_ttl(packet)
             return
         queue = self.waiting.setdefault(address, [])
         if len(queue) < _MAX_WAITING:
             queue.append(frame)
-        yield rail, build_arp_frame(_REQUEST, (gateway.build_mac(rail), gateway.address), (bytes(6), address))
+        yield rail, build_arp_frame(_REQUEST, (build_gateway_mac(rail), gateway.address), (bytes(6), address))
+
+    def _find_gateway(self, address: int) -> tuple[int, Gateway | None]:
+        """Return the rail and the gateway of an address's subnet."""
+        for rail, gateways in enumerate(self.gateways):
+            for gateway in gateways:
+                if gateway.covers(address):
+                    return rail, gateway
+        return -1, None
 
 
 def build_arp_frame(operation: int, sender: tuple[bytes, int], target: tuple[bytes, int]) -> bytes:

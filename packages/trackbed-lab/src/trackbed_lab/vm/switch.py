@@ -5,13 +5,15 @@
 LAB-FOLDER/net/shape.json has the shape of the lab. Each leaf announces its name by LLDP (IEEE 802.1AB). Where the
 Fabric has gateways, a router joins the rails.
 
+A frame from a VF whose port was given no MAC address, or another one, is dropped, as mlx5's spoof check does. Each
+server reports such addresses (module vf_recorder).
+
 A port is a pair of unix datagram sockets, QEMU's and the switch's; a datagram is one Ethernet frame (qemu(1), -netdev
 dgram). The switch learns addresses as a bridge does (IEEE 802.1Q, 8.7), floods frames for unknown ones, and drops a
 frame that a port does not accept within WAIT_SECONDS. Frames for a server that is off are dropped until it is back.
 """
 
-from __future__ import annotations
-
+import json
 import os
 import selectors
 import socket
@@ -26,8 +28,8 @@ from pathlib import Path
 import msgspec
 
 from trackbed.kernel.wire import lldp
-from trackbed_lab.vm.machine import LabShape, locate_socket
-from trackbed_lab.vm.router import Router
+from trackbed_lab.vm.machine import LabShape, locate_shared_folder, locate_socket
+from trackbed_lab.vm.router import Router, build_gateway_mac
 
 WAIT_SECONDS = 0.02
 """Time for a full port to accept a frame: the kernel queues only some 10 datagrams for each receiver."""
@@ -35,6 +37,9 @@ WAIT_SECONDS = 0.02
 _MAX_FRAME = 1 << 16
 _RESERVED = bytes.fromhex("0180c20000")
 _LLDP_SECONDS = 1.0
+REFUSED_SECONDS = 0.25
+"""The servers' reports of refused addresses are read that often."""
+
 ROUTER = -1
 """Port number of the router in every segment."""
 
@@ -93,7 +98,7 @@ def open_port(path: str) -> socket.socket:
 
 
 def serve_ports(shape: LabShape) -> None:
-    """Forward frames for ever; the working directory is the lab's folder."""
+    """Forward frames forever; the working directory is the lab's folder."""
     selector = selectors.DefaultSelector()
     segments = []
     for number in range(shape.segments):
@@ -104,31 +109,54 @@ def serve_ports(shape: LabShape) -> None:
         for server, port in ports.items():
             selector.register(port, selectors.EVENT_READ, (number, server))
     switches = Switches(segments, Router(shape.gateways))
-    announced = 0.0
+    announced, refused = 0.0, 0.0
     while True:
-        for key, _ in selector.select(_LLDP_SECONDS):
-            _drain(key.fileobj, switches, *key.data)
+        ready = selector.select(_LLDP_SECONDS)
+        if time.monotonic() - refused > REFUSED_SECONDS:  # before the frames: an idle switch has an old report
+            refused = time.monotonic()
+            switches.refused = read_refused(Path(), shape)
+        for key, _ in ready:
+            _handle_pending_frames(key.fileobj, switches, *key.data)
         if time.monotonic() - announced > _LLDP_SECONDS:
             announced = time.monotonic()
             send_lldp(shape, segments[: shape.rails])
 
 
-@dataclass(frozen=True, slots=True)
+Source = tuple[int, int, bytes]
+"""Segment, server and MAC address of a sender."""
+
+
+def read_refused(folder: Path, shape: LabShape) -> set[Source]:
+    """Return the senders that servers report as VFs with an address that nobody set."""
+    refused: set[Source] = set()
+    for server, name in enumerate(shape.list_servers()):
+        with suppress(OSError, ValueError):
+            report = json.loads((locate_shared_folder(folder, name) / "spoof.json").read_bytes())
+            refused |= {
+                (int(rail), server, bytes.fromhex(mac.replace(":", ""))) for rail in report for mac in report[rail]
+            }
+    return refused
+
+
+@dataclass(slots=True)
 class Switches:
-    """All segments, rails first, and the router that joins the rails."""
+    """All segments, rails first, the router that joins the rails, and the senders whose frames are dropped."""
 
     segments: Sequence[Segment]
     router: Router
+    refused: set[Source] = field(default_factory=set)
 
-    def handle_frame(self, number: int, server: int, frame: bytes) -> None:
-        """Forward or route a frame that arrived at a server's port of segment `number`."""
+    def handle_frame(self, segment_number: int, server: int, frame: bytes) -> None:
+        """Forward or route a frame that arrived at a server's port of a segment."""
+        if (segment_number, server, frame[6:12]) in self.refused:
+            return
         if frame[:5] == _RESERVED:
             return  # reserved addresses are not forwarded (IEEE 802.1Q, 8.6.3)
-        routed = number < len(self.router.gateways)
-        if not (routed and frame[:6] == self.router.gateways[number].build_mac(number)):
-            self.segments[number].forward(server, frame)
+        routed = segment_number < len(self.router.gateways)
+        if not (routed and frame[:6] == build_gateway_mac(segment_number)):
+            self.segments[segment_number].forward(server, frame)
         if routed:
-            for rail, output in self.router.handle(number, frame):
+            for rail, output in self.router.handle_frame(segment_number, frame):
                 self.segments[rail].forward(ROUTER, output)
 
 
@@ -144,12 +172,12 @@ def send_lldp(shape: LabShape, segments: Sequence[Segment]) -> None:
 _BATCH = 64
 
 
-def _drain(port: object, switches: Switches, number: int, server: int) -> None:
+def _handle_pending_frames(port: object, switches: Switches, segment_number: int, server: int) -> None:
     """Handle the pending frames of one port, at most a batch so that other ports are served."""
     assert isinstance(port, socket.socket)  # noqa: S101 - only sockets were registered
     with suppress(BlockingIOError):
         for _ in range(_BATCH):
-            switches.handle_frame(number, server, port.recv(_MAX_FRAME, socket.MSG_DONTWAIT))
+            switches.handle_frame(segment_number, server, port.recv(_MAX_FRAME, socket.MSG_DONTWAIT))
 
 
 def main(arguments: Sequence[str]) -> None:

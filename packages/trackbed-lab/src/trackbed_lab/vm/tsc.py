@@ -1,12 +1,10 @@
 """The rate of this machine's time stamp counter, which an emulated processor passes through to its kernel.
 
-A kernel that has to calibrate the counter itself counts for some milliseconds during boot. On a busy machine the result
-can be wrong by a factor of ten: a command's limit of 240 s once passed after 19 s. The HPET has a fixed rate, but each
-read costs an emulated server 13 us. So the rate is measured here between two clock reads far apart, and passed to the
-kernel as an argument.
+A kernel that has to calibrate the counter itself measures for some milliseconds during boot. On a busy machine the
+result can be wrong by a factor of ten: a command's limit of 240 s once passed after 19 s. The HPET has a fixed rate,
+but each read costs an emulated server 13 us. So the rate is measured here between two clock reads far apart, and
+passed to the kernel as an argument.
 """
-
-from __future__ import annotations
 
 import ctypes
 import mmap
@@ -46,7 +44,7 @@ def measure_rate(read_counter: Callable[[], int]) -> int:
 
 
 def _sample(read_counter: Callable[[], int]) -> tuple[int, int]:
-    """Read clock (ns) and counter at one moment: the fastest of many reads, which was not interrupted."""
+    """Return the clock (ns) and the counter at one moment: the fastest of many reads, which was not interrupted."""
     samples = []
     for _ in range(_TRIES):
         before, count, after = time.monotonic_ns(), read_counter(), time.monotonic_ns()

@@ -1,14 +1,16 @@
-"""The job APIs that can have rails: a module with `KINDS` for each family, and one line for it here."""
+"""Registry of the job APIs that can use rails. Each module listed here defines `KINDS` for one family of APIs.
 
-from __future__ import annotations
+Other kinds are searched for pods that use GPUs (`pod_specs`).
+"""
 
 from importlib import import_module
+from typing import NamedTuple
 
-from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, patch
-from trackbed.cluster.jobs.kinds.queued import put_in_queue, put_near
+from trackbed.cluster.jobs.kinds.kind import JobContext, JobKind, JobParameters, patch_job, refuse_to_build
+from trackbed.cluster.jobs.kinds.queued import prefer_topology, put_in_queue
 from trackbed.cluster.jobs.note import Note
 from trackbed.cluster.jobs.requirements import PodRequirements
-from trackbed.cluster.jobs.template import Mapping, look
+from trackbed.cluster.jobs.template import Mapping, read_mapping
 from trackbed.cluster.stacks.objects import Manifest
 from trackbed.fabric.plan.plan import Plan
 
@@ -23,77 +25,105 @@ _FAMILIES = (
     "leader_worker_set",
     "volcano",
     "ray",
+    "kserve",
+    "argo",
 )
-"""Modules beside this one, in the order of the reference."""
+"""Modules of this package, in the order of the reference page."""
 
 
-def _load_kinds(family: str) -> tuple[JobKind, ...]:
-    kinds: tuple[JobKind, ...] = import_module(f"{__name__}.{family}").KINDS
-    return kinds
+ALL_KINDS: tuple[JobKind, ...] = tuple(
+    kind for family in _FAMILIES for kind in import_module(f"{__name__}.{family}").KINDS
+)
+"""The job kinds that can have rails."""
+KINDS: dict[str, JobKind] = {kind.name: kind for kind in ALL_KINDS if kind.build is not refuse_to_build}
+"""Name on the command line -> job kind of which a new job can be written."""
 
 
-KINDS: dict[str, JobKind] = {kind.name: kind for family in _FAMILIES for kind in _load_kinds(family)}
-"""Name on the command line -> kind."""
+def find_kind(manifest: Mapping) -> JobKind | None:
+    """Return the job kind of an object; None if the object is not a job or has an unsupported API version."""
+    version, name = manifest.get("apiVersion"), manifest.get("kind")
+    return next((kind for kind in ALL_KINDS if kind.kind == name and version in kind.api_versions), None)
 
 
-def kind_of(document: Mapping) -> JobKind | None:
-    """The kind of an object; None if it is no job, or of a version that is not known."""
-    version, name = document.get("apiVersion"), document.get("kind")
-    return next((kind for kind in KINDS.values() if kind.kind == name and version in kind.api_versions), None)
-
-
-def other_version(document: Mapping) -> JobKind | None:
-    """The kind that an object has in another version of the same API group than those that are known."""
-    name, group = document.get("kind"), str(document.get("apiVersion")).rpartition("/")[0]
-    if kind_of(document) is not None:
+def find_kind_of_other_version(manifest: Mapping) -> JobKind | None:
+    """Return the job kind of an object whose API version is unsupported; None if it is supported or not a job."""
+    name, group = manifest.get("kind"), str(manifest.get("apiVersion")).rpartition("/")[0]
+    if find_kind(manifest) is not None:
         return None
-    same = (kind for kind in KINDS.values() if kind.kind == name)
-    return next((kind for kind in same if kind.api_versions[0].rpartition("/")[0] == group), None)
+    kinds = (kind for kind in ALL_KINDS if kind.kind == name)
+    return next((kind for kind in kinds if kind.api_versions[0].rpartition("/")[0] == group), None)
 
 
-def shape(plan: Plan, wanted: PodRequirements, name: str, image: str, nodes: int) -> Shape:
-    """What a new job on this plan is to be: all GPUs of each node, as many as the node with the fewest has."""
+CPUS_PER_GPU, MEMORY_PER_GPU_GIB = 4, 32
+"""CPU and memory of new jobs where kubelet pins CPUs and the user states none."""
+
+
+def build_job_parameters(
+    plan: Plan, requirements: PodRequirements, name: str, image: str, node_count: int
+) -> JobParameters:
+    """Return the parameters of a new job, which uses as many GPUs per node as the node with the fewest has.
+
+    Where the Fabric reserves CPUs, kubelet pins the others to Guaranteed pods, so the job states CPU and memory.
+    """
     counts = [len({gpu for port in node.ports for gpu in port.gpus}) for node in plan.nodes]
-    access = wanted.access
-    return Shape(
+    access = requirements.access
+    gpus = max(1, min(counts, default=1))
+    pins_cpus = plan.common.kubelet is not None and plan.common.kubelet.reserved_cpus is not None
+    defaults = (("cpu", str(CPUS_PER_GPU * gpus)), ("memory", f"{MEMORY_PER_GPU_GIB * gpus}Gi"))
+    return JobParameters(
         name=name,
         image=image,
-        nodes=nodes,
-        gpus=max(1, min(counts, default=1)),
+        node_count=node_count,
+        gpus_per_node=gpus,
         gpu_resource=access.gpu_resource,
         host_network=access.host_network,
         huge_pages=bool(access.hugepages),
+        compute=defaults if pins_cpus else (),
     )
 
 
-def new(
-    kind: JobKind, wanted: PodRequirements, shape: Shape, queue: str | None = None, level: str | None = None
-) -> tuple[list[Manifest], list[Note]]:
-    """A ready job with rails: its objects, the job last, and what there is to say about them.
+class NewJob(NamedTuple):
+    """The objects of a new job, the job last, and notes on remaining differences from the plan."""
 
-    `queue` is a LocalQueue of Kueue (for Volcano one of its Queues); `level` a node label of a Topology, whose nodes
-    Kueue shall prefer to keep together.
+    objects: list[Manifest]
+    notes: list[Note]
+
+
+def build_job(
+    kind: JobKind,
+    requirements: PodRequirements,
+    params: JobParameters,
+    queue: str | None = None,
+    topology_label: str | None = None,
+) -> NewJob:
+    """Return the objects of a new job with rails.
+
+    `queue` is a LocalQueue of Kueue (a Queue of Volcano for volcanojob). `topology_label` is a node label of a
+    Topology; Kueue prefers to place the pods on nodes with the same value of it.
     """
-    objects = kind.skeleton(shape)
+    objects = kind.build(params)
     notes: list[Note] = []
-    for one in objects:
-        found = kind_of(one)
-        if found is not None:
-            notes += patch(found, one, wanted, objects)
-            if level is not None:
-                put_near(found, one, level)
+    for manifest in objects:
+        job_kind = find_kind(manifest)
+        if job_kind is not None:
+            notes += patch_job(job_kind, manifest, JobContext(requirements, objects))
+            if topology_label is not None:
+                prefer_topology(job_kind, manifest, topology_label)
     if queue is not None:
-        put_in_queue(kind, objects[-1], queue)
-    return objects, [note for note in notes if note.verdict != "missing"]
+        for manifest in objects:
+            if find_kind(manifest) is kind:
+                put_in_queue(kind, manifest, queue)
+    return NewJob(objects, [note for note in notes if note.verdict != "missing"])
 
 
-def in_namespace(objects: list[Manifest], namespace: str) -> list[Manifest]:
-    """The objects, those that live in a namespace with that one written into them."""
-    for one in objects:
-        if one["kind"] not in CLUSTER_SCOPED:
-            name = look(one, "metadata")["name"]
-            one["metadata"] = {"name": name, "namespace": namespace, **one["metadata"]}
+def set_namespace(objects: list[Manifest], namespace: str) -> list[Manifest]:
+    """Set the namespace of all objects that are not cluster-scoped, in place; return the objects."""
+    for manifest in objects:
+        if manifest["kind"] not in CLUSTER_SCOPED:
+            name = read_mapping(manifest, "metadata")["name"]
+            manifest["metadata"] = {"name": name, "namespace": namespace, **manifest["metadata"]}
     return objects
 
 
 CLUSTER_SCOPED = frozenset({"ClusterTrainingRuntime", "ResourceFlavor", "ClusterQueue", "Topology"})
+"""Kinds of new objects that have no namespace."""

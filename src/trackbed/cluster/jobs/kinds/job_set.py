@@ -1,50 +1,68 @@
-"""JobSet (jobset.x-k8s.io/v1alpha2): named groups of Jobs; each gets rails if it uses GPUs, or if none does."""
-
-from __future__ import annotations
+"""JobSet (jobset.x-k8s.io/v1alpha2): named groups of Jobs. A group gets rails if it uses GPUs, or if no group does."""
 
 from collections.abc import Iterator
 from typing import Any
 
-from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, Template, container, pod, ranked
-from trackbed.cluster.jobs.template import Mapping, items, look, mapping, names
-from trackbed.cluster.stacks.objects import Manifest, manifest
-
-_GPU = "/gpu"
-
-
-def replicated(parent: Mapping, path: str) -> Iterator[Template]:
-    """The templates of `replicatedJobs`, a field of `parent` that stands at `path`."""
-    found = items(parent, "replicatedJobs")
-    asking = [uses_gpus(look(one, "template", "spec", "template", "spec")) for one in found]
-    for index, one in enumerate(found):
-        place = f"{path}.replicatedJobs[{index}].template.spec.template"
-        template = mapping(one, "template", "spec", "template")
-        yield Template(place, template, asking[index] or not any(asking))
+from trackbed.cluster.jobs.kinds.kind import (
+    JobKind,
+    JobParameters,
+    Template,
+    build_container,
+    build_pod_spec,
+    build_ranked_command,
+    uses_gpus,
+)
+from trackbed.cluster.jobs.template import Mapping, ensure_mapping, read_mapping, read_mappings
+from trackbed.cluster.stacks.objects import Manifest, build_manifest
 
 
-def uses_gpus(spec: Mapping) -> bool:
-    """Whether a container of the pod asks for GPUs, whatever their kind, or has a claim."""
-    found = items(spec, "containers")
-    claiming = any(items(look(one, "resources"), "claims") for one in found)
-    return claiming or any(name.endswith(_GPU) or "/mig-" in name for one in found for name in names(one))
+def iter_replicated_templates(job_set_spec: Mapping, path: str) -> Iterator[Template]:
+    """Yield the pod templates in `replicatedJobs` of a JobSet's spec; `path` is that of the spec in its document."""
+    groups = read_mappings(job_set_spec, "replicatedJobs")
+    return iter_group_templates(groups, f"{path}.replicatedJobs", "template", "spec", "template")
 
 
-def _templates(job: Mapping) -> Iterator[Template]:
-    yield from replicated(look(job, "spec"), "spec")
+def iter_group_templates(replica_groups: list[Mapping], path: str, *keys: str) -> Iterator[Template]:
+    """Yield the pod template at `keys` of each group. It gets rails if it uses GPUs, or if no group uses any.
+
+    `path` is the path of the list of groups in the document.
+    """
+    templates = [
+        Template(
+            f"{path}[{index}].{'.'.join(keys)}",
+            ensure_mapping(group, *keys),
+            gets_rails=True,
+            role=str(group.get("name") or group.get("groupName") or ""),
+        )
+        for index, group in enumerate(replica_groups)
+        if read_mapping(group, *keys)
+    ]
+    return choose_gpu_users(templates)
 
 
-def _skeleton(shape: Shape) -> list[Manifest]:
-    """JobSet itself makes the Service; pods are called JOBSET-GROUP-JOB-POD in the domain of the JobSet."""
-    command = ranked(shape, "$(JOB_COMPLETION_INDEX)", f"{shape.name}-workers-0-0.{shape.name}")
+def choose_gpu_users(templates: list[Template]) -> Iterator[Template]:
+    """Yield the templates of a job; those without GPUs get no rails, unless no template has GPUs."""
+    gpu_users = [uses_gpus(read_mapping(template.template, "spec")) for template in templates]
+    for template, is_gpu_user in zip(templates, gpu_users, strict=True):
+        yield template._replace(gets_rails=is_gpu_user or not any(gpu_users))
+
+
+def _iter_templates(job: Mapping) -> Iterator[Template]:
+    return iter_replicated_templates(read_mapping(job, "spec"), "spec")
+
+
+def _build_job(params: JobParameters) -> list[Manifest]:
+    """Return a JobSet, whose controller creates the Service; the host name of a pod is JOBSET-GROUP-JOB-POD."""
+    command = build_ranked_command(params, "$(JOB_COMPLETION_INDEX)", f"{params.name}-workers-0-0.{params.name}")
     job: dict[str, Any] = {
         "completionMode": "Indexed",
-        "completions": shape.nodes,
-        "parallelism": shape.nodes,
+        "completions": params.node_count,
+        "parallelism": params.node_count,
         "backoffLimit": 0,
-        "template": {"spec": pod(container(shape, command), restartPolicy="Never")},
+        "template": {"spec": build_pod_spec(build_container(params, command), restartPolicy="Never")},
     }
     spec = {"replicatedJobs": [{"name": "workers", "replicas": 1, "template": {"spec": job}}]}
-    return [manifest("jobset.x-k8s.io/v1alpha2", "JobSet", shape.name, spec=spec)]
+    return [build_manifest("jobset.x-k8s.io/v1alpha2", "JobSet", params.name, spec=spec)]
 
 
-KINDS = (JobKind("jobset", "JobSet", ("jobset.x-k8s.io/v1alpha2",), _templates, _skeleton),)
+KINDS = (JobKind("jobset", "JobSet", ("jobset.x-k8s.io/v1alpha2",), _iter_templates, _build_job),)

@@ -1,129 +1,214 @@
-"""A kind of job: where its pod templates are, which of them get rails, and what a new one looks like."""
-
-from __future__ import annotations
+"""A kind of job: where its pod templates are, which templates get rails, and how to build a new job."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
 
-from trackbed.cluster.jobs.inject import inject, stray
+from trackbed.cluster.jobs.inject import find_stray_rails, inject_rails
 from trackbed.cluster.jobs.note import Note
-from trackbed.cluster.jobs.program import torchrun
+from trackbed.cluster.jobs.program import build_torchrun_command
 from trackbed.cluster.jobs.requirements import PodRequirements
-from trackbed.cluster.jobs.template import Mapping, look, mapping
+from trackbed.cluster.jobs.template import (
+    Mapping,
+    NotAJobError,
+    ensure_mapping,
+    iter_resource_names,
+    read_mapping,
+    read_mappings,
+)
 from trackbed.cluster.stacks.objects import Manifest
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-"""Names the LocalQueue; on the job itself, whatever its kind (Kueue, "Run a Kubernetes Job")."""
-NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
-"""Names of new jobs: short enough that the pods made of them have valid host names (63, RFC 1123)."""
-PORT = 29500
-"""torchrun's own default for the port of rank 0."""
+"""Label of a job with the name of its LocalQueue (Kueue, "Run a Kubernetes Job")."""
+JOB_NAME_PATTERN = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
+"""Pattern of names of new jobs, short enough for the host names of their pods (63 characters, RFC 1123)."""
+MASTER_PORT = 29500
+"""Port on which rank 0 listens, torchrun's default."""
 
 
 class Template(NamedTuple):
-    """One pod template of a job."""
+    """A pod template of a job, and its path in the job's manifest."""
 
     path: str
     template: Mapping
     gets_rails: bool
+    role: str = ""
+    """Role of the pods in the job, such as Master; empty if the job has only one."""
+    places: tuple[tuple[str, str], ...] = ()
+    """Path in the template -> path in the manifest, if the manifest has the template's fields at other places."""
+    store: Callable[[], None] | None = None
+    """Write the template's fields back to the manifest, if they are not part of it."""
+    takes_annotations: bool = True
+    """Whether the template's annotations have a place in the manifest."""
+
+    def locate(self, note: Note) -> Note:
+        """Return a note with its path in the manifest, and the role."""
+        for path, place in self.places:
+            if note.path.startswith(path):
+                return msgspec.structs.replace(note, path=place + note.path[len(path) :], role=self.role)
+        return msgspec.structs.replace(note.with_parent(self.path), role=self.role)
 
 
-class Shape(msgspec.Struct, frozen=True):
-    """What a new job is to be."""
+class JobContext(NamedTuple):
+    """Requirements of pods with rails, and the file that a job is in."""
+
+    requirements: PodRequirements
+    objects: Sequence[Mapping] = ()
+    """All objects of the file."""
+    has_gpus: bool = False
+    """Whether pods in the file use GPUs; then pods without GPUs get no rails."""
+
+
+class JobParameters(msgspec.Struct, frozen=True):
+    """Parameters of a new job."""
 
     name: str
     image: str
-    nodes: int
-    gpus: int
-    """GPUs of one node."""
+    node_count: int
+    gpus_per_node: int
     gpu_resource: str | None = "nvidia.com/gpu"
-    """None where a claim gives the GPUs."""
+    """Extended resource of the GPUs; None if the GPUs come from a resource claim."""
     host_network: bool = False
     huge_pages: bool = False
+    """Whether the stack needs huge pages; the pods then also request memory."""
+    compute: tuple[tuple[str, str], ...] = ()
+    """CPU, memory and huge pages of a pod with GPUs: resource -> quantity, both request and limit.
+
+    With CPU and memory the pod is Guaranteed, so that kubelet's static policy gives it whole CPUs.
+    """
+
+
+def refuse_to_build(_: JobParameters) -> list[Manifest]:
+    """Refuse to build a new job: the default of kinds that can only be patched."""
+    raise NotAJobError("no new job of this kind is written", "kind")
 
 
 @dataclass(frozen=True, slots=True)
 class JobKind:
-    """One job API."""
+    """A kind of a job API, such as Job or MPIJob, and the functions that handle its manifests."""
 
     name: str
-    """As the command line names it."""
+    """Name on the command line."""
     kind: str
     api_versions: tuple[str, ...]
-    templates: Callable[[Mapping], Iterator[Template]]
-    skeleton: Callable[[Shape], list[Manifest]]
-    """A ready job without rails, as one or more objects; the job is the last of them."""
-    patch: Callable[[Mapping, PodRequirements, Sequence[Mapping]], list[Note]] | None = None
-    """Puts rails on a job where its templates alone are not enough; the last argument holds all objects of its file."""
-    queue: Callable[[Mapping, str], None] | None = None
-    """Puts the job in a queue. Default: Kueue's label."""
+    iter_templates: Callable[[Mapping], Iterator[Template]]
+    build: Callable[[JobParameters], list[Manifest]] = refuse_to_build
+    """Build a runnable job without rails, as one or more objects; the job is the last."""
+    patch: Callable[[Mapping, JobContext], list[Note]] | None = None
+    """Inject rails into a job, if its pod templates are not enough."""
+    set_queue: Callable[[Mapping, str], None] | None = None
+    """Put a job in the queue of this name. The default sets Kueue's label."""
+    states_gpus: bool = True
+    """Whether a pod template without GPUs means pods without GPUs, and not that another object states them."""
 
 
-def only(*keys: str) -> Callable[[Mapping], Iterator[Template]]:
-    """The templates of a kind that has one, with rails."""
+def make_template_reader(*keys: str) -> Callable[[Mapping], Iterator[Template]]:
+    """Return an `iter_templates` function for kinds with a single pod template, which is at `keys` and gets rails."""
 
-    def templates(job: Mapping) -> Iterator[Template]:
-        if look(job, *keys):
-            yield Template(".".join(keys), mapping(job, *keys), gets_rails=True)
+    def iter_templates(job: Mapping) -> Iterator[Template]:
+        if read_mapping(job, *keys):
+            yield Template(".".join(keys), ensure_mapping(job, *keys), gets_rails=True)
 
-    return templates
-
-
-def patch(kind: JobKind, job: Mapping, wanted: PodRequirements, beside: Sequence[Mapping] = ()) -> list[Note]:
-    """Put rails on a job, in place; NotAJobError where it has not the shape of its kind."""
-    return kind.patch(job, wanted, beside) if kind.patch else patch_templates(kind.templates(job), job, wanted)
+    return iter_templates
 
 
-def patch_templates(templates: Iterator[Template], job: Mapping, wanted: PodRequirements) -> list[Note]:
-    """Put rails on the templates that get them; say which of the others hold some."""
-    found: list[Note] = []
-    for one in templates:
-        act = inject if one.gets_rails else stray
-        found += [note.below(one.path) for note in act(one.template, wanted, namespace(job))]
-    return found
+def patch_job(kind: JobKind, job: Mapping, context: JobContext) -> list[Note]:
+    """Inject rails into a job, in place; return notes. Raises NotAJobError if the job does not match its kind."""
+    if kind.patch:
+        return kind.patch(job, context)
+    has_gpus = context.has_gpus and kind.states_gpus
+    return patch_templates(kind.iter_templates(job), job, context._replace(has_gpus=has_gpus))
 
 
-def namespace(job: Mapping) -> str | None:
-    """The namespace a job says; None where whoever applies it chooses."""
-    found = look(job, "metadata").get("namespace")
-    return None if found is None else str(found)
+def patch_templates(templates: Iterable[Template], job: Mapping, context: JobContext) -> list[Note]:
+    """Inject rails into the templates that get them, in place; return notes, also on rails of the other templates."""
+    notes: list[Note] = []
+    for template in templates:
+        is_without_gpus = context.has_gpus and not uses_gpus(read_mapping(template.template, "spec"))
+        check = inject_rails if template.gets_rails and not is_without_gpus else find_stray_rails
+        access = context.requirements.access
+        if not template.takes_annotations and check is inject_rails and (access.networks or access.annotations):
+            notes.append(template.locate(_NO_ANNOTATIONS))
+            continue
+        notes += map(template.locate, check(template.template, context.requirements, read_namespace(job)))
+        if template.store:
+            template.store()
+    return notes
 
 
-def container(shape: Shape, command: Sequence[str], name: str = "trainer", **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any field of a container
-    """A container that uses all GPUs of a node."""
-    limits = {shape.gpu_resource: shape.gpus} if shape.gpu_resource else {}
-    requests = {"memory": "64Gi"} if shape.huge_pages else {}
+_NO_ANNOTATIONS = Note(
+    "different",
+    "pod-spec-without-annotations",
+    "a pod spec without a place for the pods' annotations",
+    "the stack needs annotations, so nothing was added; set them where this API takes them, or use a stack with claims",
+)
+
+
+def uses_gpus(pod_spec: Mapping) -> bool:
+    """Return whether a container of the pod requests GPUs of any type, or has a resource claim."""
+    containers = read_mappings(pod_spec, "containers")
+    if any(read_mappings(read_mapping(container, "resources"), "claims") for container in containers):
+        return True
+    return any(is_gpu(name) for container in containers for name in iter_resource_names(container))
+
+
+def is_gpu(resource: str) -> bool:
+    """Return whether an extended resource is whole GPUs or parts of them, of any vendor."""
+    return resource.endswith("/gpu") or "/mig-" in resource
+
+
+def read_namespace(job: Mapping) -> str | None:
+    """Return the namespace in a job's metadata; None if it is chosen when the job is applied."""
+    name = read_mapping(job, "metadata").get("namespace")
+    return None if name is None else str(name)
+
+
+def build_container(
+    params: JobParameters,
+    command: Sequence[str],
+    name: str = "trainer",
+    **fields: Any,  # noqa: ANN401 - any field of a container
+) -> dict[str, Any]:
+    """Return a container that uses all GPUs of a node; `fields` are further fields of the container."""
+    compute = dict(params.compute)
+    limits = {**({params.gpu_resource: params.gpus_per_node} if params.gpu_resource else {}), **compute}
+    requests = {"memory": "64Gi"} | compute if params.huge_pages else compute
     resources = {name: values for name, values in (("limits", limits), ("requests", requests)) if values}
     return {
         "name": name,
-        "image": shape.image,
+        "image": params.image,
         **({"command": list(command)} if command else {}),
         **fields,
         **({"resources": resources} if resources else {}),
     }
 
 
-def pod(one: dict[str, Any], **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any field of a pod's spec
-    """The spec of a pod of one container."""
-    return {**fields, "containers": [one]}
+def build_pod_spec(container: dict[str, Any], **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any field of a pod's spec
+    """Return the spec of a pod with one container; `fields` are further fields of the spec."""
+    return {**fields, "containers": [container]}
 
 
-def ranked(shape: Shape, rank: str, master: str, *, stays: bool = False) -> list[str]:
-    """Call torchrun in pods that know their rank and the name of rank 0's pod; the kubelet fills in `$(NAME)`."""
-    return torchrun(
-        f"--nnodes={shape.nodes}",
-        f"--nproc-per-node={shape.gpus}",
+def build_ranked_command(
+    params: JobParameters, rank: str, master_address: str, *, keep_running: bool = False
+) -> list[str]:
+    """Return the torchrun command for pods that know their node rank and the address of rank 0's pod.
+
+    `rank` and `master_address` may refer to environment variables as `$(NAME)`, which the kubelet expands. With
+    `keep_running` the program sleeps after the measurement instead of exiting.
+    """
+    return build_torchrun_command(
+        f"--nnodes={params.node_count}",
+        f"--nproc-per-node={params.gpus_per_node}",
         f"--node-rank={rank}",
-        f"--master-addr={master}",
-        f"--master-port={PORT}",
-        stays=stays,
+        f"--master-addr={master_address}",
+        f"--master-port={MASTER_PORT}",
+        keep_running=keep_running,
     )
 
 
-def label_of(name: str, path: str) -> dict[str, Any]:
-    """A variable filled from a label or field of the pod."""
-    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+def build_field_variable(name: str, field_path: str) -> dict[str, Any]:
+    """Return an environment variable with the value of a field or label of the pod (fieldRef)."""
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": field_path}}}

@@ -1,30 +1,42 @@
-"""LeaderWorkerSet (leaderworkerset.x-k8s.io/v1): the leader is rank 0 and needs rails too."""
-
-from __future__ import annotations
+"""LeaderWorkerSet (leaderworkerset.x-k8s.io/v1): the leader is rank 0, and gets rails unless only workers use GPUs."""
 
 from collections.abc import Iterator
 
-from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, Template, container, pod, ranked
-from trackbed.cluster.jobs.template import Mapping, look, mapping
-from trackbed.cluster.stacks.objects import Manifest, manifest
+from trackbed.cluster.jobs.kinds.job_set import choose_gpu_users
+from trackbed.cluster.jobs.kinds.kind import (
+    JobKind,
+    JobParameters,
+    Template,
+    build_container,
+    build_pod_spec,
+    build_ranked_command,
+)
+from trackbed.cluster.jobs.template import Mapping, ensure_mapping, read_mapping
+from trackbed.cluster.stacks.objects import Manifest, build_manifest
 
 _PATH = ("spec", "leaderWorkerTemplate")
 
 
-def _templates(job: Mapping) -> Iterator[Template]:
-    for role in ("leaderTemplate", "workerTemplate"):
-        if look(job, *_PATH, role):
-            yield Template(".".join((*_PATH, role)), mapping(job, *_PATH, role), gets_rails=True)
+def _iter_templates(job: Mapping) -> Iterator[Template]:
+    templates = [
+        Template(".".join((*_PATH, key)), ensure_mapping(job, *_PATH, key), gets_rails=True, role=role)
+        for role, key in (("leader", "leaderTemplate"), ("worker", "workerTemplate"))
+        if read_mapping(job, *_PATH, key)
+    ]
+    return choose_gpu_users(templates)
 
 
-def _skeleton(shape: Shape) -> list[Manifest]:
-    """Without a template of its own the leader is made from the workers'."""
-    command = ranked(shape, "$(LWS_WORKER_INDEX)", "$(LWS_LEADER_ADDRESS)", stays=True)
+def _build_job(params: JobParameters) -> list[Manifest]:
+    """Return a LeaderWorkerSet. It has no leaderTemplate, so the leader is created from workerTemplate."""
+    command = build_ranked_command(params, "$(LWS_WORKER_INDEX)", "$(LWS_LEADER_ADDRESS)", keep_running=True)
     spec = {
         "replicas": 1,
-        "leaderWorkerTemplate": {"size": shape.nodes, "workerTemplate": {"spec": pod(container(shape, command))}},
+        "leaderWorkerTemplate": {
+            "size": params.node_count,
+            "workerTemplate": {"spec": build_pod_spec(build_container(params, command))},
+        },
     }
-    return [manifest("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", shape.name, spec=spec)]
+    return [build_manifest("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", params.name, spec=spec)]
 
 
-KINDS = (JobKind("leaderworkerset", "LeaderWorkerSet", ("leaderworkerset.x-k8s.io/v1",), _templates, _skeleton),)
+KINDS = (JobKind("leaderworkerset", "LeaderWorkerSet", ("leaderworkerset.x-k8s.io/v1",), _iter_templates, _build_job),)

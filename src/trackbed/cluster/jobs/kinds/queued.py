@@ -1,69 +1,75 @@
-"""Jobs that wait in a queue of Kueue (kueue.x-k8s.io/v1beta2), and the queue for a fabric.
+"""Jobs in a queue of Kueue (kueue.x-k8s.io/v1beta2), and the objects of a queue for a fabric.
 
-Kueue admits a job only if every resource it asks for is among the queue's `coveredResources`; so rails stand there
-beside the GPUs. It counts what the job's own template says: rails that a webhook adds to pods later are not counted.
+Kueue admits a job only if the queue's `coveredResources` contain every resource that the job requests, so they list the
+rails besides the GPUs. Kueue counts the requests in the job's template; rails that a webhook adds to pods later are not
+counted.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
 from trackbed.cluster.jobs.kinds.kind import QUEUE_LABEL, JobKind
 from trackbed.cluster.jobs.requirements import PodRequirements
-from trackbed.cluster.jobs.template import Mapping, annotations_of, mapping
-from trackbed.cluster.stacks.objects import Manifest, manifest, without_none
+from trackbed.cluster.jobs.template import Mapping, ensure_annotations, ensure_mapping
+from trackbed.cluster.stacks.objects import Manifest, build_manifest, drop_none
 from trackbed.fabric.plan.plan import Plan
 
 API = "kueue.x-k8s.io/v1beta2"
-HOST = "kubernetes.io/hostname"
-"""The lowest level of a Topology: the node."""
-ANY_NODE = {"kubernetes.io/os": "linux"}
-"""For clouds, whose nodes have no label of the fabric: Kueue wants one beside a topology, and this every node has."""
-_NEAR = "kueue.x-k8s.io/podset-preferred-topology"
+HOST_LABEL = "kubernetes.io/hostname"
+"""Node label of the lowest level of a Topology: the node itself."""
+ANY_NODE_LABELS = {"kubernetes.io/os": "linux"}
+"""Label of every node, for clouds without fabric labels: a ResourceFlavor with a topology needs a node label."""
 _UNLIMITED = {"cpu": "1M", "memory": "1Ei"}
-"""Jobs often ask for these too; they are covered, and GPUs and rails are what runs out."""
+"""Quotas of CPU and memory, large enough never to limit a job; only GPUs and rails are limited."""
 
 
 def put_in_queue(kind: JobKind, job: Mapping, queue: str) -> None:
-    """Name the queue where the kind has it, in place."""
-    if kind.queue is not None:
-        kind.queue(job, queue)
+    """Set the queue of a job, in place, as its kind requires."""
+    if kind.set_queue is not None:
+        kind.set_queue(job, queue)
     else:
-        mapping(job, "metadata", "labels")[QUEUE_LABEL] = queue
+        ensure_mapping(job, "metadata", "labels")[QUEUE_LABEL] = queue
 
 
-def put_near(kind: JobKind, job: Mapping, level: str) -> None:
-    """Ask that the pods with rails share a value of a node label, in place."""
-    for one in kind.templates(job):
-        if one.gets_rails:
-            annotations_of(one.template).setdefault(_NEAR, level)
+def prefer_topology(kind: JobKind, job: Mapping, topology_label: str) -> None:
+    """Annotate the pod templates with rails, so that Kueue prefers nodes with the same value of a node label."""
+    for template in kind.iter_templates(job):
+        if template.gets_rails:
+            ensure_annotations(template.template).setdefault("kueue.x-k8s.io/podset-preferred-topology", topology_label)
 
 
-def queue_objects(
-    plan: Plan, wanted: PodRequirements, name: str, gpus: int, levels: Sequence[str] = ()
+def build_queue_objects(
+    plan: Plan, requirements: PodRequirements, queue_name: str, gpus_per_node: int, topology_labels: Sequence[str] = ()
 ) -> list[Manifest]:
-    """Topology, ResourceFlavor, ClusterQueue and LocalQueue for all nodes of the fabric.
+    """Return Topology, ResourceFlavor, ClusterQueue and LocalQueue for all nodes of the fabric, all of one name.
 
-    `levels` are node labels above the node, the widest first. Claims are counted only where Kueue's own configuration
-    maps their device classes (deviceClassMappings), which is no object.
+    `topology_labels` are the node labels of levels above the node, the widest first. Resource claims are counted only
+    if Kueue's configuration file maps their device classes (deviceClassMappings); no object can do so.
     """
-    quotas = _quotas(plan, wanted, gpus)
-    flavor = {"name": name, "resources": [{"name": one, "nominalQuota": quota} for one, quota in quotas.items()]}
+    quotas = _compute_quotas(plan, requirements, gpus_per_node)
+    flavor = {
+        "name": queue_name,
+        "resources": [{"name": resource, "nominalQuota": quota} for resource, quota in quotas.items()],
+    }
     group = {"coveredResources": list(quotas), "flavors": [flavor]}
-    labels = dict(wanted.selector) or ANY_NODE
+    labels = dict(requirements.selector) or ANY_NODE_LABELS
     return [
-        manifest(API, "Topology", name, spec={"levels": [{"nodeLabel": label} for label in (*levels, HOST)]}),
-        manifest(API, "ResourceFlavor", name, spec={"nodeLabels": labels, "topologyName": name}),
-        manifest(API, "ClusterQueue", name, spec={"namespaceSelector": {}, "resourceGroups": [group]}),
-        manifest(API, "LocalQueue", name, spec={"clusterQueue": name}),
+        build_manifest(
+            API,
+            "Topology",
+            queue_name,
+            spec={"levels": [{"nodeLabel": label} for label in (*topology_labels, HOST_LABEL)]},
+        ),
+        build_manifest(API, "ResourceFlavor", queue_name, spec={"nodeLabels": labels, "topologyName": queue_name}),
+        build_manifest(API, "ClusterQueue", queue_name, spec={"namespaceSelector": {}, "resourceGroups": [group]}),
+        build_manifest(API, "LocalQueue", queue_name, spec={"clusterQueue": queue_name}),
     ]
 
 
-def _quotas(plan: Plan, wanted: PodRequirements, gpus: int) -> dict[str, Any]:
-    """So much of each resource as jobs that take whole nodes can use."""
-    access, nodes = wanted.access, len(plan.nodes)
-    own = {access.gpu_resource: nodes * gpus} if access.gpu_resource else {}
+def _compute_quotas(plan: Plan, requirements: PodRequirements, gpus_per_node: int) -> dict[str, Any]:
+    """Return the quota of each resource: what all nodes offer together of GPUs and rails, the rest unlimited."""
+    access, nodes = requirements.access, len(plan.nodes)
+    gpu_quota = {access.gpu_resource: nodes * gpus_per_node} if access.gpu_resource else {}
     rails = {name: nodes * count for name, count in access.resources}
     pages = dict.fromkeys((name for name, _ in access.hugepages), _UNLIMITED["memory"])
-    return without_none(**own, **rails, **pages) | _UNLIMITED
+    return drop_none(**gpu_quota, **rails, **pages) | _UNLIMITED

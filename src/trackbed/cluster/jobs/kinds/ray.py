@@ -1,50 +1,48 @@
-"""RayCluster and RayJob (ray.io/v1): workers get rails; the head schedules and uses no GPU.
+"""RayCluster, RayJob and RayService (ray.io/v1): workers get rails; the head schedules and uses no GPU.
 
-A head that asks for GPUs works like a worker and gets rails too.
+A head that requests GPUs works like a worker and gets rails too. Groups of workers without GPUs beside others with GPUs
+get none.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from trackbed.cluster.jobs.kinds.job_set import uses_gpus
-from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, Template, container, pod
+from trackbed.cluster.jobs.kinds.job_set import iter_group_templates
+from trackbed.cluster.jobs.kinds.kind import (
+    JobKind,
+    JobParameters,
+    Template,
+    build_container,
+    build_pod_spec,
+    uses_gpus,
+)
 from trackbed.cluster.jobs.program import RAY
-from trackbed.cluster.jobs.template import Mapping, items, look, mapping
-from trackbed.cluster.stacks.objects import Manifest, manifest
+from trackbed.cluster.jobs.template import Mapping, ensure_mapping, read_mapping, read_mappings
+from trackbed.cluster.stacks.objects import Manifest, build_manifest
 
 _PROGRAM = "/opt/all-reduce"
 
 
-def _templates(spec: Mapping, path: str) -> Iterator[Template]:
-    if look(spec, "headGroupSpec", "template"):
-        rails = uses_gpus(look(spec, "headGroupSpec", "template", "spec"))
-        yield Template(f"{path}.headGroupSpec.template", mapping(spec, "headGroupSpec", "template"), rails)
-    for index, group in enumerate(items(spec, "workerGroupSpecs")):
-        yield Template(f"{path}.workerGroupSpecs[{index}].template", mapping(group, "template"), gets_rails=True)
+def _iter_templates(job: Mapping, *keys: str) -> Iterator[Template]:
+    """Yield the pod templates of the RayCluster spec at `keys`; a RayJob for an existing cluster has none."""
+    spec, path = read_mapping(job, *keys), ".".join(keys)
+    if read_mapping(spec, "headGroupSpec", "template"):
+        head = ensure_mapping(spec, "headGroupSpec", "template")
+        yield Template(f"{path}.headGroupSpec.template", head, uses_gpus(read_mapping(head, "spec")), "head")
+    yield from iter_group_templates(read_mappings(spec, "workerGroupSpecs"), f"{path}.workerGroupSpecs", "template")
 
 
-def _of_cluster(job: Mapping) -> Iterator[Template]:
-    yield from _templates(look(job, "spec"), "spec")
+def _build_cluster(params: JobParameters) -> list[Manifest]:
+    return [build_manifest("ray.io/v1", "RayCluster", params.name, spec=_build_cluster_spec(params))]
 
 
-def _of_job(job: Mapping) -> Iterator[Template]:
-    """A RayJob may name a cluster that is there already; then it has no templates."""
-    yield from _templates(look(job, "spec", "rayClusterSpec"), "spec.rayClusterSpec")
-
-
-def _cluster(shape: Shape) -> list[Manifest]:
-    return [manifest("ray.io/v1", "RayCluster", shape.name, spec=_groups(shape))]
-
-
-def _job(shape: Shape) -> list[Manifest]:
-    program = manifest("v1", "ConfigMap", shape.name, data={"all_reduce.py": RAY})
-    cluster = _groups(shape)
+def _build_job(params: JobParameters) -> list[Manifest]:
+    program = build_manifest("v1", "ConfigMap", params.name, data={"all_reduce.py": RAY})
+    cluster = _build_cluster_spec(params)
     head = cluster["headGroupSpec"]["template"]["spec"]
-    head["volumes"] = [{"name": "program", "configMap": {"name": shape.name}}]
+    head["volumes"] = [{"name": "program", "configMap": {"name": params.name}}]
     head["containers"][0] |= {
-        "env": [{"name": "RANKS", "value": str(shape.nodes * shape.gpus)}],
+        "env": [{"name": "RANKS", "value": str(params.node_count * params.gpus_per_node)}],
         "volumeMounts": [{"name": "program", "mountPath": _PROGRAM}],
     }
     spec = {
@@ -52,26 +50,27 @@ def _job(shape: Shape) -> list[Manifest]:
         "shutdownAfterJobFinishes": True,
         "rayClusterSpec": cluster,
     }
-    return [program, manifest("ray.io/v1", "RayJob", shape.name, spec=spec)]
+    return [program, build_manifest("ray.io/v1", "RayJob", params.name, spec=spec)]
 
 
-def _groups(shape: Shape) -> dict[str, Any]:
-    head = {"name": "head", "image": shape.image}
+def _build_cluster_spec(params: JobParameters) -> dict[str, Any]:
+    head = {"name": "head", "image": params.image}
     group = {
         "groupName": "workers",
-        "replicas": shape.nodes,
-        "minReplicas": shape.nodes,
-        "maxReplicas": shape.nodes,
+        "replicas": params.node_count,
+        "minReplicas": params.node_count,
+        "maxReplicas": params.node_count,
         "rayStartParams": {},
-        "template": {"spec": pod(container(shape, (), "worker"))},
+        "template": {"spec": build_pod_spec(build_container(params, (), "worker"))},
     }
     return {
-        "headGroupSpec": {"rayStartParams": {"num-cpus": "0"}, "template": {"spec": pod(head)}},
+        "headGroupSpec": {"rayStartParams": {"num-cpus": "0"}, "template": {"spec": build_pod_spec(head)}},
         "workerGroupSpecs": [group],
     }
 
 
 KINDS = (
-    JobKind("raycluster", "RayCluster", ("ray.io/v1",), _of_cluster, _cluster),
-    JobKind("rayjob", "RayJob", ("ray.io/v1",), _of_job, _job),
+    JobKind("raycluster", "RayCluster", ("ray.io/v1",), lambda job: _iter_templates(job, "spec"), _build_cluster),
+    JobKind("rayjob", "RayJob", ("ray.io/v1",), lambda job: _iter_templates(job, "spec", "rayClusterSpec"), _build_job),
+    JobKind("rayservice", "RayService", ("ray.io/v1",), lambda job: _iter_templates(job, "spec", "rayClusterConfig")),
 )

@@ -1,29 +1,41 @@
-"""StatefulSet (apps/v1): pods with names and numbers that last; the number is the rank."""
+"""StatefulSet (apps/v1): pods with stable names and ordinals; the ordinal is the rank."""
 
-from __future__ import annotations
+from trackbed.cluster.jobs.kinds.kind import (
+    JobKind,
+    JobParameters,
+    build_container,
+    build_field_variable,
+    build_pod_spec,
+    build_ranked_command,
+    make_template_reader,
+)
+from trackbed.cluster.stacks.objects import Manifest, build_manifest
 
-from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, container, label_of, only, pod, ranked
-from trackbed.cluster.stacks.objects import Manifest, manifest
 
-
-def headless(name: str, labels: dict[str, str]) -> Manifest:
-    """A Service that gives each pod a name in DNS, also before it is ready."""
+def build_headless_service(name: str, labels: dict[str, str]) -> Manifest:
+    """Return a headless Service, which gives each pod a DNS name even before the pod is ready."""
     spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": labels}
-    return manifest("v1", "Service", name, spec=spec)
+    return build_manifest("v1", "Service", name, spec=spec)
 
 
-def _skeleton(shape: Shape) -> list[Manifest]:
-    labels = {"app": shape.name}
-    rank = label_of("RANK_OF_NODE", "metadata.labels['apps.kubernetes.io/pod-index']")
-    command = ranked(shape, "$(RANK_OF_NODE)", f"{shape.name}-0.{shape.name}", stays=True)
+def _build_job(params: JobParameters) -> list[Manifest]:
+    labels = {"app": params.name}
+    rank = build_field_variable("RANK_OF_NODE", "metadata.labels['apps.kubernetes.io/pod-index']")
+    command = build_ranked_command(params, "$(RANK_OF_NODE)", f"{params.name}-0.{params.name}", keep_running=True)
     spec = {
-        "serviceName": shape.name,
-        "replicas": shape.nodes,
+        "serviceName": params.name,
+        "replicas": params.node_count,
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": pod(container(shape, command, env=[rank]))},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": build_pod_spec(build_container(params, command, env=[rank])),
+        },
     }
-    return [headless(shape.name, labels), manifest("apps/v1", "StatefulSet", shape.name, spec=spec)]
+    return [
+        build_headless_service(params.name, labels),
+        build_manifest("apps/v1", "StatefulSet", params.name, spec=spec),
+    ]
 
 
-KINDS = (JobKind("statefulset", "StatefulSet", ("apps/v1",), only("spec", "template"), _skeleton),)
+KINDS = (JobKind("statefulset", "StatefulSet", ("apps/v1",), make_template_reader("spec", "template"), _build_job),)

@@ -1,177 +1,224 @@
-"""Kubeflow Trainer 2 (trainer.kubeflow.org/v1alpha1): a TrainJob names a runtime, the runtime holds the pod template.
+"""Kubeflow Trainer 2 (trainer.kubeflow.org/v1alpha1): a TrainJob names a runtime, which has the pod template.
 
-Rails belong in the runtime. A TrainJob whose runtime is not in the same file gets what its API lets it carry: resources
-and variables in `spec.trainer`, the rest in an entry of `spec.runtimePatches`. Claims and the host's network cannot be
-put there (the API has no field for them), which is said as a note.
+Rails belong in the runtime: in the step that trains, with an MPI policy in the nodes that run ranks. If the runtime of
+a TrainJob is not in the same file, the TrainJob itself is patched as far as its API permits: resources and variables in
+`spec.trainer`, other fields in an entry of `spec.runtimePatches`. There are no fields for resource claims and
+hostNetwork; a note reports them if the stack needs them.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from trackbed.cluster.jobs import resources
-from trackbed.cluster.jobs.inject import inject
-from trackbed.cluster.jobs.kinds.job_set import replicated
-from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, Template, container, namespace, pod
+from trackbed.cluster.jobs.inject import inject_rails
+from trackbed.cluster.jobs.kinds.job_set import iter_replicated_templates
+from trackbed.cluster.jobs.kinds.kind import (
+    JobContext,
+    JobKind,
+    JobParameters,
+    Template,
+    build_container,
+    build_pod_spec,
+    patch_templates,
+    read_namespace,
+)
+from trackbed.cluster.jobs.kinds.mpi_job import export_variables
 from trackbed.cluster.jobs.note import Note
-from trackbed.cluster.jobs.program import torchrun
+from trackbed.cluster.jobs.program import build_torchrun_command
 from trackbed.cluster.jobs.requirements import PodRequirements
-from trackbed.cluster.jobs.template import Mapping, NotAJobError, items, listed, look, mapping, names
-from trackbed.cluster.stacks.objects import Manifest, manifest
+from trackbed.cluster.jobs.template import (
+    Mapping,
+    NotAJobError,
+    ensure_list,
+    ensure_mapping,
+    iter_resource_names,
+    read_mapping,
+    read_mappings,
+)
+from trackbed.cluster.stacks.objects import Manifest, build_manifest
 
 API = "trainer.kubeflow.org/v1alpha1"
-MANAGER = "trackbed.dev/rails"
-"""Who our entry of runtimePatches belongs to."""
-_STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
-"""Label of the replicated job that trains, as against those that fetch data and model."""
-_NODE = "node"
-"""Name of that replicated job and of its container, fixed by the Trainer."""
-_TEMPLATE = ("template", "spec", "template")
+PATCH_MANAGER = "trackbed.dev/rails"
+"""Manager of Trackbed's entry in runtimePatches."""
+_STEP_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
+"""Label of a replicated job with its step: `trainer` trains; other steps download the data set and the model."""
+_TRAINING_JOB = "node"
+"""Name that the Trainer requires of the replicated job that trains, and of its container."""
+_LAUNCHER = "launcher"
+"""Name of the replicated job that starts an MPI job; with `runLauncherAsNode` it runs ranks (isNode in mpi.go)."""
+_POD_TEMPLATE = ("template", "spec", "template")
+"""Path of the pod template in a replicated job."""
 
 
-def _templates(runtime: Mapping) -> Iterator[Template]:
-    groups = items(look(runtime, "spec", "template", "spec"), "replicatedJobs")
-    steps = [look(one, "template", "metadata", "labels").get(_STEP) for one in groups]
-    for step, one in zip(
-        steps, replicated(look(runtime, "spec", "template", "spec"), "spec.template.spec"), strict=True
-    ):
-        yield one._replace(gets_rails=step == "trainer") if "trainer" in steps else one
+def _iter_templates(runtime: Mapping) -> Iterator[Template]:
+    job_set = read_mapping(runtime, "spec", "template", "spec")
+    groups = [group for group in read_mappings(job_set, "replicatedJobs") if read_mapping(group, *_POD_TEMPLATE)]
+    steps = [read_mapping(group, "template", "metadata", "labels").get(_STEP_LABEL) for group in groups]
+    mpi = read_mapping(runtime, "spec", "mlPolicy").get("mpi")
+    for step, template in zip(steps, iter_replicated_templates(job_set, "spec.template.spec"), strict=True):
+        if mpi is not None:
+            is_rank = template.role == _TRAINING_JOB or (template.role == _LAUNCHER and _runs_ranks(mpi))
+            yield template._replace(gets_rails=is_rank)
+        else:
+            yield template._replace(gets_rails=step == "trainer") if "trainer" in steps else template
 
 
-def _none(_: Mapping) -> Iterator[Template]:
-    return iter(())
+def _runs_ranks(mpi: object) -> bool:
+    """Return whether the launcher of an MPI policy is also a node that runs ranks."""
+    return isinstance(mpi, dict) and mpi.get("runLauncherAsNode") is True
 
 
-def _patch(job: Mapping, wanted: PodRequirements, beside: Sequence[Mapping]) -> list[Note]:
-    if any(_is_runtime(one, job) for one in beside):
-        return [note.below("spec.trainer") for note in _beside_runtime(job, wanted)]
-    return [note.below("spec") for note in (*_impossible(wanted), *_carried(job, wanted))]
+def _patch_runtime(runtime: Mapping, context: JobContext) -> list[Note]:
+    """Inject rails into a runtime; with an MPI policy also export the variables in the launcher's command."""
+    templates = list(_iter_templates(runtime))
+    notes = patch_templates(templates, runtime, context._replace(has_gpus=False))
+    if read_mapping(runtime, "spec", "mlPolicy").get("mpi") is not None:
+        for template in templates:
+            if template.role == _LAUNCHER:
+                notes += map(template.locate, export_variables(template.template, context.requirements))
+    return notes
 
 
-def _is_runtime(one: Mapping, job: Mapping) -> bool:
-    reference = look(job, "spec", "runtimeRef")
+def _patch_job(job: Mapping, context: JobContext) -> list[Note]:
+    requirements = context.requirements
+    if any(_is_runtime_of_job(manifest, job) for manifest in context.objects):
+        return [note.with_parent("spec.trainer") for note in _patch_resources_per_node(job, requirements)]
+    return [
+        note.with_parent("spec")
+        for note in (*_check_unsupported_fields(requirements), *_patch_without_runtime(job, requirements))
+    ]
+
+
+def _is_runtime_of_job(manifest: Mapping, job: Mapping) -> bool:
+    reference = read_mapping(job, "spec", "runtimeRef")
     kind = reference.get("kind") or "ClusterTrainingRuntime"
-    return one.get("kind") == kind and look(one, "metadata").get("name") == reference.get("name")
+    return manifest.get("kind") == kind and read_mapping(manifest, "metadata").get("name") == reference.get("name")
 
 
-def _beside_runtime(job: Mapping, wanted: PodRequirements) -> Iterator[Note]:
-    """The runtime has the rails; but a job that states resources replaces the runtime's, so they must name rails."""
-    held = look(job, "spec", "trainer", "resourcesPerNode")
-    if not held:
+def _patch_resources_per_node(job: Mapping, requirements: PodRequirements) -> Iterator[Note]:
+    """Add rails to a TrainJob's resourcesPerNode if it is set, as it replaces the resources of the runtime."""
+    job_resources = read_mapping(job, "spec", "trainer", "resourcesPerNode")
+    if not job_resources:
         return
-    one: dict[str, Any] = {"name": _NODE, "resources": held}
-    claims = [{"name": claim.name, "resourceClaimTemplateName": claim.template} for claim in wanted.access.claims]
-    yield from resources.ask({"containers": [one], "resourceClaims": claims}, one, wanted.access)
+    trainer: dict[str, Any] = {"name": _TRAINING_JOB, "resources": job_resources}
+    claims = [{"name": claim.name, "resourceClaimTemplateName": claim.template} for claim in requirements.access.claims]
+    yield from resources.add_resources(
+        {"containers": [trainer], "resourceClaims": claims}, trainer, requirements.access
+    )
 
 
-def _impossible(wanted: PodRequirements) -> Iterator[Note]:
-    access = wanted.access
-    for what, asked in (("claims", bool(access.claims)), ("hostNetwork", access.host_network)):
-        if asked:
+def _check_unsupported_fields(requirements: PodRequirements) -> Iterator[Note]:
+    access = requirements.access
+    for field, is_needed in (("claims", bool(access.claims)), ("hostNetwork", access.host_network)):
+        if is_needed:
             advice = "put rails on its runtime: trackbed job new clustertrainingruntime"
-            told = f"a TrainJob cannot carry {what}"
-            yield Note("different", "pod-trainjob-claims-in-patch", told, f"the pods get no rails; {advice}")
+            yield Note(
+                "different",
+                "pod-trainjob-claims-in-patch",
+                f"a TrainJob cannot carry {field}",
+                f"the pods get no rails; {advice}",
+            )
 
 
-def _carried(job: Mapping, wanted: PodRequirements) -> Iterator[Note]:
-    """Inject into a template put together from where a TrainJob has its parts, and put the parts back."""
-    access = msgspec.structs.replace(wanted.access, claims=(), host_network=False)
-    trainer = mapping(job, "spec", "trainer")
-    if access.gpu_resource and access.gpu_resource not in set(names({"resources": look(trainer, "resourcesPerNode")})):
-        told = f"resourcesPerNode does not ask for {access.gpu_resource}"
-        breaks = "it replaces the runtime's resources, so the pods get rails and no GPU; state the GPUs there"
-        yield Note("different", "pod-trainjob-without-gpus", told, breaks, "trainer.resourcesPerNode")
-    entry = _entry(job)
-    view = _assembled(trainer, entry)
-    yield from inject(view, msgspec.structs.replace(wanted, access=access), namespace(job))
-    _put_back(view, trainer, entry)
+def _patch_without_runtime(job: Mapping, requirements: PodRequirements) -> Iterator[Note]:
+    """Inject rails into a TrainJob: assemble a pod template from its parts, edit it, and split it again."""
+    access = msgspec.structs.replace(requirements.access, claims=(), host_network=False)
+    trainer = ensure_mapping(job, "spec", "trainer")
+    resources_per_node = read_mapping(trainer, "resourcesPerNode")
+    if access.gpu_resource and access.gpu_resource not in iter_resource_names({"resources": resources_per_node}):
+        yield Note(
+            "different",
+            "pod-trainjob-without-gpus",
+            f"resourcesPerNode does not ask for {access.gpu_resource}",
+            "it replaces the runtime's resources, so the pods get rails and no GPU; state the GPUs there",
+            "trainer.resourcesPerNode",
+        )
+    entry = _ensure_list_element(ensure_mapping(job, "spec"), "runtimePatches", "manager", PATCH_MANAGER)
+    template = _assemble_template(trainer, entry)
+    yield from inject_rails(template, msgspec.structs.replace(requirements, access=access), read_namespace(job))
+    _split_template(template, trainer, entry)
 
 
-def _entry(job: Mapping) -> Mapping:
-    """Our entry of runtimePatches; made where there is none."""
-    patches = listed(mapping(job, "spec"), "runtimePatches")
-    if not any(one.get("manager") == MANAGER for one in items(mapping(job, "spec"), "runtimePatches")):
-        patches.append({"manager": MANAGER})
-    entry: Mapping = next(one for one in patches if one.get("manager") == MANAGER)
-    return entry
+def _ensure_list_element(parent: Mapping, key: str, field: str, value: str) -> Mapping:
+    """Return the mapping in the list at `key` whose `field` has the value; append one if there is none."""
+    if not any(element.get(field) == value for element in read_mappings(parent, key)):
+        ensure_list(parent, key).append({field: value})
+    return next(element for element in read_mappings(parent, key) if element.get(field) == value)
 
 
-def _named(parent: Mapping, key: str) -> Mapping:
-    """The element called node of a list; made where there is none."""
-    held = listed(parent, key)
-    if not any(one.get("name") == _NODE for one in items(parent, key)):
-        held.append({"name": _NODE})
-    found: Mapping = next(one for one in held if one.get("name") == _NODE)
-    return found
+def _ensure_pod_template(runtime_patch: Mapping) -> Mapping:
+    """Return the pod template of the training job in an entry of runtimePatches, added if absent."""
+    job_set = ensure_mapping(runtime_patch, "trainingRuntimeSpec", "template", "spec")
+    group = _ensure_list_element(job_set, "replicatedJobs", "name", _TRAINING_JOB)
+    return ensure_mapping(group, "template", "spec", "template")
 
 
-def _pod_of(entry: Mapping) -> Mapping:
-    group = _named(mapping(entry, "trainingRuntimeSpec", "template", "spec"), "replicatedJobs")
-    return mapping(group, *_TEMPLATE)
-
-
-def _assembled(trainer: Mapping, entry: Mapping) -> dict[str, Any]:
-    template = _pod_of(entry)
-    one = {**_named(mapping(template, "spec"), "containers")}
-    one |= {key: trainer[field] for key, field in _FIELDS if trainer.get(field) is not None}
-    return {**template, "spec": {**template["spec"], "containers": [one]}}
+def _assemble_template(trainer: Mapping, runtime_patch: Mapping) -> dict[str, Any]:
+    """Return a pod template from the runtime patch, with resources and variables from `spec.trainer`."""
+    template = _ensure_pod_template(runtime_patch)
+    trainer_container = {**_ensure_list_element(ensure_mapping(template, "spec"), "containers", "name", _TRAINING_JOB)}
+    trainer_container |= {key: trainer[field] for key, field in _FIELDS if trainer.get(field) is not None}
+    return {**template, "spec": {**template["spec"], "containers": [trainer_container]}}
 
 
 _FIELDS = (("resources", "resourcesPerNode"), ("env", "env"))
-"""Field of a container -> where a TrainJob has it."""
+"""Fields of a container, each with its counterpart in `spec.trainer` of a TrainJob."""
 
 
-def _put_back(view: dict[str, Any], trainer: Mapping, entry: Mapping) -> None:
-    template = _pod_of(entry)
-    one = view["spec"]["containers"][0]
+def _split_template(assembled: dict[str, Any], trainer: Mapping, runtime_patch: Mapping) -> None:
+    """Write an assembled template back to `spec.trainer` and the runtime patch."""
+    template = _ensure_pod_template(runtime_patch)
+    trainer_container = assembled["spec"]["containers"][0]
     for key, field in _FIELDS:
-        if key in one:
-            trainer[field] = one.pop(key)
-    _named(template["spec"], "containers").update(one)
-    template["spec"].update({key: value for key, value in view["spec"].items() if key != "containers"})
-    template.update({key: value for key, value in view.items() if key != "spec"})
+        if key in trainer_container:
+            trainer[field] = trainer_container.pop(key)
+    _ensure_list_element(template["spec"], "containers", "name", _TRAINING_JOB).update(trainer_container)
+    template["spec"].update({key: value for key, value in assembled["spec"].items() if key != "containers"})
+    template.update({key: value for key, value in assembled.items() if key != "spec"})
 
 
-def _runtime(kind: str, name: str, shape: Shape) -> Manifest:
+def _build_runtime(kind: str, name: str, params: JobParameters) -> Manifest:
     group = {
-        "name": _NODE,
+        "name": _TRAINING_JOB,
         "template": {
-            "metadata": {"labels": {_STEP: "trainer"}},
-            "spec": {"template": {"spec": pod(container(shape, torchrun(), _NODE))}},
+            "metadata": {"labels": {_STEP_LABEL: "trainer"}},
+            "spec": {
+                "template": {"spec": build_pod_spec(build_container(params, build_torchrun_command(), _TRAINING_JOB))}
+            },
         },
     }
     spec = {
-        "mlPolicy": {"numNodes": shape.nodes, "torch": {}},
+        "mlPolicy": {"numNodes": params.node_count, "torch": {}},
         "template": {"spec": {"replicatedJobs": [group]}},
     }
-    return manifest(API, kind, name, spec=spec)
+    return build_manifest(API, kind, name, spec=spec)
 
 
-def _train_job(shape: Shape) -> list[Manifest]:
-    """The runtime carries image, command and rails; the Trainer tells torchrun the rest by PET_ variables."""
-    runtime = _runtime("ClusterTrainingRuntime", shape.name, shape)
+def _build_train_job(params: JobParameters) -> list[Manifest]:
+    """Return a runtime with image and command, and its TrainJob; the Trainer sets torchrun's variables PET_*."""
+    runtime = _build_runtime("ClusterTrainingRuntime", params.name, params)
     spec = {
-        "runtimeRef": {"name": shape.name, "kind": "ClusterTrainingRuntime"},
-        "trainer": {"numNodes": shape.nodes, "numProcPerNode": shape.gpus},
+        "runtimeRef": {"name": params.name, "kind": "ClusterTrainingRuntime"},
+        "trainer": {"numNodes": params.node_count, "numProcPerNode": params.gpus_per_node},
     }
-    return [runtime, manifest(API, "TrainJob", shape.name, spec=spec)]
+    return [runtime, build_manifest(API, "TrainJob", params.name, spec=spec)]
 
 
-def _alone(kind: str) -> JobKind:
-    def skeleton(shape: Shape) -> list[Manifest]:
-        return [_runtime(kind, shape.name, shape)]
+def _build_runtime_kind(kind: str) -> JobKind:
+    def build(params: JobParameters) -> list[Manifest]:
+        return [_build_runtime(kind, params.name, params)]
 
-    def no_queue(_: Mapping, __: str) -> None:
-        raise NotAJobError("a runtime waits in no queue, the jobs that name it do; leave the queue out", "")
+    return JobKind(kind.lower(), kind, (API,), _iter_templates, build, _patch_runtime, _refuse_queue)
 
-    return JobKind(kind.lower(), kind, (API,), _templates, skeleton, queue=no_queue)
+
+def _refuse_queue(_: Mapping, __: str) -> None:
+    raise NotAJobError("a runtime is not queued, the jobs that name it are; leave the queue out", "")
 
 
 KINDS: tuple[JobKind, ...] = (
-    JobKind("trainjob", "TrainJob", (API,), _none, _train_job, _patch),
-    _alone("TrainingRuntime"),
-    _alone("ClusterTrainingRuntime"),
+    JobKind("trainjob", "TrainJob", (API,), lambda _: iter(()), _build_train_job, _patch_job),
+    _build_runtime_kind("TrainingRuntime"),
+    _build_runtime_kind("ClusterTrainingRuntime"),
 )

@@ -1,53 +1,60 @@
-"""Volcano Job (batch.volcano.sh/v1alpha1): tasks; those that use GPUs get rails, or all if none does."""
-
-from __future__ import annotations
+"""Volcano Job (batch.volcano.sh/v1alpha1): tasks that use GPUs get rails; all tasks do if none uses GPUs."""
 
 from collections.abc import Iterator
 from typing import Any
 
-from trackbed.cluster.jobs.kinds.job_set import uses_gpus
-from trackbed.cluster.jobs.kinds.kind import PORT, JobKind, Shape, Template, container, pod
-from trackbed.cluster.jobs.program import torchrun
-from trackbed.cluster.jobs.template import Mapping, items, look, mapping
-from trackbed.cluster.stacks.objects import Manifest, manifest
+from trackbed.cluster.jobs.kinds.job_set import iter_group_templates
+from trackbed.cluster.jobs.kinds.kind import (
+    MASTER_PORT,
+    JobKind,
+    JobParameters,
+    Template,
+    build_container,
+    build_pod_spec,
+)
+from trackbed.cluster.jobs.program import build_torchrun_command
+from trackbed.cluster.jobs.template import Mapping, ensure_mapping, read_mapping, read_mappings
+from trackbed.cluster.stacks.objects import Manifest, build_manifest
 
 
-def _templates(job: Mapping) -> Iterator[Template]:
-    found = items(look(job, "spec"), "tasks")
-    asking = [uses_gpus(look(one, "template", "spec")) for one in found]
-    for index, one in enumerate(found):
-        rails = asking[index] or not any(asking)
-        yield Template(f"spec.tasks[{index}].template", mapping(one, "template"), rails)
+def _iter_templates(job: Mapping) -> Iterator[Template]:
+    return iter_group_templates(read_mappings(read_mapping(job, "spec"), "tasks"), "spec.tasks", "template")
 
 
-def _skeleton(shape: Shape) -> list[Manifest]:
-    """Plugin svc names the pods in DNS and in VC_WORKER_HOSTS; plugin env numbers them."""
+def _build_job(params: JobParameters) -> list[Manifest]:
+    """Return a Job. Plugin svc sets the pods' DNS names and VC_WORKER_HOSTS, plugin env their VC_TASK_INDEX."""
     spec: dict[str, Any] = {
         "schedulerName": "volcano",
-        "minAvailable": shape.nodes,
+        "minAvailable": params.node_count,
         "plugins": {"env": [], "svc": []},
         "tasks": [
             {
                 "name": "worker",
-                "replicas": shape.nodes,
-                "template": {"spec": pod(container(shape, _command(shape)), restartPolicy="Never")},
+                "replicas": params.node_count,
+                "template": {
+                    "spec": build_pod_spec(
+                        build_container(params, _build_torchrun_shell_command(params)), restartPolicy="Never"
+                    )
+                },
             }
         ],
     }
-    return [manifest("batch.volcano.sh/v1alpha1", "Job", shape.name, spec=spec)]
+    return [build_manifest("batch.volcano.sh/v1alpha1", "Job", params.name, spec=spec)]
 
 
-def _command(shape: Shape) -> list[str]:
-    """The first of the hosts is rank 0; only a shell can cut it off the list."""
+def _build_torchrun_shell_command(params: JobParameters) -> list[str]:
+    """Return a shell command that runs torchrun; rank 0 is on the first host in VC_WORKER_HOSTS."""
     start = (
-        f"exec torchrun --nnodes={shape.nodes} --nproc-per-node={shape.gpus} --node-rank=$VC_TASK_INDEX "
-        f'--master-addr="${{VC_WORKER_HOSTS%%,*}}" --master-port={PORT} "$@"'
+        f"exec torchrun --nnodes={params.node_count} --nproc-per-node={params.gpus_per_node} "
+        f'--node-rank=$VC_TASK_INDEX --master-addr="${{VC_WORKER_HOSTS%%,*}}" --master-port={MASTER_PORT} "$@"'
     )
-    return ["sh", "-c", start, "torchrun", *torchrun()[1:]]
+    return ["sh", "-c", start, "torchrun", *build_torchrun_command()[1:]]
 
 
-def _queue(job: Mapping, name: str) -> None:
-    mapping(job, "spec")["queue"] = name
+def _set_queue(job: Mapping, queue: str) -> None:
+    ensure_mapping(job, "spec")["queue"] = queue
 
 
-KINDS = (JobKind("volcanojob", "Job", ("batch.volcano.sh/v1alpha1",), _templates, _skeleton, queue=_queue),)
+KINDS = (
+    JobKind("volcanojob", "Job", ("batch.volcano.sh/v1alpha1",), _iter_templates, _build_job, set_queue=_set_queue),
+)

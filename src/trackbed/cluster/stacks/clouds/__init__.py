@@ -1,4 +1,4 @@
-"""The stacks of clouds: hosts, addresses and switches are the provider's; what is left is what a pod carries.
+"""Stacks of clouds. The provider manages hosts, addresses and switches; the stack only edits pods.
 
-A Fabric for a cloud says scheme none and as many rails as the machine type has RDMA NICs.
+The Fabric of a cloud has scheme none, and as many rails as the machine type has RDMA NICs.
 """

@@ -1,15 +1,15 @@
-"""`oci`: VFs of OKE machines' RDMA NICs, one resource and one network, asked for as often as there are NICs.
+"""`oci`: VFs of OKE machines' RDMA NICs: one resource and one network, requested once for each NIC.
 
-Another count than the shape has leaves the pod pending, or with fewer rails. Oracle's RoCE class has DSCP 10, so NCCL
-needs traffic class 41 (10 << 2, and ECN's lowest bit). A fixed GID index 3 holds for host networking only; in pods NCCL
-finds it. Oracle Cloud, "Running RDMA (remote direct memory access) GPU workloads on OKE".
+The count must be that of the machine's shape: with more the pod stays pending, with fewer it lacks rails. Oracle's RoCE
+class has DSCP 10, so NCCL needs traffic class 41 (10 << 2, plus ECT(1)). GID index 3 of Oracle's guide holds only for
+host networking; in pods NCCL detects the index. Source: Oracle Cloud, "Running RDMA (remote direct memory access) GPU
+workloads on OKE".
 """
 
-from __future__ import annotations
-
 from trackbed.cluster.stacks.access import Access, HostPath, PodNetwork
-from trackbed.cluster.stacks.clouds.provider import instead, refusals
+from trackbed.cluster.stacks.clouds.provider import find_refusals, override_variables
 from trackbed.cluster.stacks.stack import Stack
+from trackbed.cluster.stacks.traits import Share, Traits, share_always
 from trackbed.fabric.plan.plan import Plan
 
 NETWORK = "rdma-vf"
@@ -17,13 +17,13 @@ RESOURCE = "nvidia.com/rdma-vf"
 TRAFFIC_CLASS = "41"
 
 
-def _access(plan: Plan) -> Access:
+def _build_access(plan: Plan) -> Access:
     return Access(
-        networks=tuple(PodNetwork("default", NETWORK, f"rail{rail.rail}") for rail in plan.common.rails),
+        networks=tuple(PodNetwork("default", NETWORK, rail.pod_netdev) for rail in plan.common.rails),
         resources=((RESOURCE, len(plan.common.rails)),),
         host_paths=(HostPath("infiniband", "/dev/infiniband", "/dev/infiniband", read_only=False),),
         privileged=True,
-        env=instead(
+        env=override_variables(
             ("NCCL_IB_TC", TRAFFIC_CLASS),
             ("NCCL_IB_QPS_PER_CONNECTION", "4"),
             ("NCCL_IB_SPLIT_DATA_ON_QPS", "0"),
@@ -35,6 +35,7 @@ def _access(plan: Plan) -> Access:
 STACK = Stack(
     name="oci",
     title="OCI: VFs of the machine's RDMA NICs by SR-IOV device plugin and Multus, one network many times",
+    traits=Traits(share_always(Share.VF), "released", "Oracle's product", pods=lambda _: 1, only_for="Oracle Cloud"),
     needs=(
         "rails: the shape's RDMA NICs (16; 8 on shapes with single-port NICs)",
         "Oracle's SR-IOV device plugin with resource nvidia.com/rdma-vf",
@@ -42,6 +43,6 @@ STACK = Stack(
         "NCCL_IB_HCA with the exact list of the shape, from Oracle's table, written in the job",
     ),
     cannot=("addresses, hosts and switches: Oracle's", "a rail's own resource: the VFs are counted together"),
-    access=_access,
-    refusals=lambda plan: refusals(plan, "ethernet"),
+    access=_build_access,
+    refusals=lambda plan: find_refusals(plan, "ethernet"),
 )

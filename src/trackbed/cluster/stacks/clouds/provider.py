@@ -1,15 +1,13 @@
-"""What all clouds have in common: which plans they can take, and variables that are the provider's own affair."""
-
-from __future__ import annotations
+"""Functions shared by the stacks of clouds: refusals of plans, and overrides of environment variables."""
 
 from collections.abc import Iterator
 
 from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.plan.plan import Plan
 
-Variables = tuple[tuple[str, str], ...]
+VariablePairs = tuple[tuple[str, str], ...]
 
-LEFT_OUT: Variables = tuple(
+UNSET_VARIABLES: VariablePairs = tuple(
     (name, "")
     for name in (
         "NCCL_IB_HCA",
@@ -24,23 +22,32 @@ LEFT_OUT: Variables = tuple(
         "UCX_IB_ROCE_REACHABILITY_MODE",
     )
 )
-"""What follows from a plan of one's own network, and is wrong or already set in a provider's."""
+"""The fabric's variables that do not apply to a cloud, or that the provider sets itself, with empty values."""
 
 
-def instead(*own: tuple[str, str]) -> Variables:
-    """A provider's own variables; the general ones are left out."""
-    named = {name for name, _ in own}
-    return (*own, *(pair for pair in LEFT_OUT if pair[0] not in named))
+def override_variables(*variables: tuple[str, str]) -> VariablePairs:
+    """Return the provider's variables, and empty values for the fabric's other variables, which removes them."""
+    names = {name for name, _ in variables}
+    return (*variables, *(pair for pair in UNSET_VARIABLES if pair[0] not in names))
 
 
-def refusals(plan: Plan, link_type: str) -> Iterator[Problem]:
-    """Why a plan is none for this cloud: it plans addresses or VFs, or another link layer."""
-    if plan.common.scheme != "none":
-        message = f"scheme {plan.common.scheme} plans addresses, and this cloud deals its own; write scheme none"
-        yield Problem("stack-scheme", message, ("spec", "addressing", "scheme"))
+def find_refusals(plan: Plan, link_type: str) -> Iterator[Problem]:
+    """Yield a problem if the plan has addresses, VFs, or another link type than the cloud's."""
+    if plan.common.has_addresses:
+        yield Problem(
+            "stack-scheme",
+            f"scheme {plan.common.scheme} plans addresses, and this cloud deals its own; write scheme none",
+            ("spec", "addressing", "scheme"),
+        )
     if plan.common.vfs:
-        message = "VFs are the provider's affair on this cloud; write vfs.count 0, or leave vfs out"
-        yield Problem("stack-vfs", message, ("spec", "vfs", "count"))
+        yield Problem(
+            "stack-vfs",
+            "VFs are the provider's affair on this cloud; write vfs.count 0, or leave vfs out",
+            ("spec", "vfs", "count"),
+        )
     if plan.common.link_type != link_type:
-        message = f"the RDMA NICs of this cloud's machines are {link_type}; write linkType {link_type}"
-        yield Problem("stack-link-type", message, ("spec", "linkType"))
+        yield Problem(
+            "stack-link-type",
+            f"the RDMA NICs of this cloud's machines are {link_type}; write linkType {link_type}",
+            ("spec", "linkType"),
+        )

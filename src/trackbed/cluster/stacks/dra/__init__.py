@@ -1,1 +1,1 @@
-"""Dynamic resource allocation (resource.k8s.io/v1): rails as devices that claims name, without device plugins."""
+"""Stacks on dynamic resource allocation (resource.k8s.io/v1): pods claim rails as devices, without device plugins."""

@@ -1,107 +1,124 @@
 """DeviceClass and ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34 and later).
 
-A claim has one named request a rail (`rail0`, `rail1`): only so is it known which device is which rail, and only so can
-each have settings of its own; `count: 8` would take any eight. Beside the template of all rails stands one that asks
-for the GPUs too and ties each to its rail by PCIe root, for clusters whose GPUs come from NVIDIA's DRA driver, and one
-for each single rail: a pod that wants some of them has a claim for each.
+A claim has a named request for each rail (`rail0`, `rail1`), so that each rail can have its own settings; `count: 8`
+would match any eight devices. There are templates for all rails, for each single rail (for pods that use some of the
+rails), and for all rails with the GPUs. The template with the GPUs places each rail and its GPUs on the same PCIe root;
+it requires NVIDIA's DRA driver for GPUs.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from trackbed.cluster.stacks.access import Claim
-from trackbed.cluster.stacks.groups import groups
-from trackbed.cluster.stacks.objects import Manifest, manifest
+from trackbed.cluster.stacks.groups import group_nodes
+from trackbed.cluster.stacks.objects import Manifest, build_manifest
 from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.plan.plan import Plan
 
 API = "resource.k8s.io/v1"
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
-"""Standard attribute: the root complex that a device hangs on (KEP-4381)."""
+"""Standard attribute of devices: their PCIe root complex (KEP-4381)."""
 GPU_CLASS = "gpu.nvidia.com"
 """DeviceClass of NVIDIA's DRA driver for GPUs."""
-DEVICES = 32
-"""Devices that one claim may get (AllocationResultsMaxSize); requests, constraints and configs have the same limit."""
+MAX_DEVICES = 32
+"""Largest number of devices of a claim (AllocationResultsMaxSize), and of its requests, constraints and configs."""
 
 
-def class_name(plan: Plan) -> str:
-    """The fabric's DeviceClass."""
+def get_device_class_name(plan: Plan) -> str:
+    """Return the name of the fabric's DeviceClass."""
     return f"{plan.common.fabric}-rails"
 
 
-def device_class(plan: Plan, expression: str) -> Manifest:
-    """The devices that are rails of this fabric, by a CEL expression."""
-    return manifest(API, "DeviceClass", class_name(plan), spec={"selectors": [_cel(expression)]})
+def build_device_class(plan: Plan, cel_expression: str) -> Manifest:
+    """Return the DeviceClass of the fabric's rails: the devices for which the CEL expression holds."""
+    return build_manifest(
+        API, "DeviceClass", get_device_class_name(plan), spec={"selectors": [_build_cel_selector(cel_expression)]}
+    )
 
 
-def templates(plan: Plan, selectors: Iterable[str], configs: list[dict[str, Any]]) -> Iterator[Manifest]:
-    """The claim templates: of all rails, of each alone, of all with their GPUs; a CEL expression for each, in order."""
+def build_claim_templates(
+    plan: Plan, cel_selectors: Iterable[str], driver_configs: list[dict[str, Any]]
+) -> Iterator[Manifest]:
+    """Yield the ResourceClaimTemplates for all rails, each single rail, and all rails with their GPUs.
+
+    `cel_selectors` are expressions that select the devices of each rail, in rail order.
+    """
     requests = [
-        _request(f"rail{rail.rail}", class_name(plan), selectors=[_cel(expression)])
-        for rail, expression in zip(plan.common.rails, selectors, strict=True)
+        _build_device_request(
+            f"rail{rail.rail}", get_device_class_name(plan), selectors=[_build_cel_selector(expression)]
+        )
+        for rail, expression in zip(plan.common.rails, cel_selectors, strict=True)
     ]
-    yield _template(plan, class_name(plan), {"requests": requests}, configs)
+    yield _build_claim_template(plan, get_device_class_name(plan), {"requests": requests}, driver_configs)
     for request in requests if len(requests) > 1 else ():
-        own = [one for one in configs if request["name"] in one.get("requests", (request["name"],))]
-        yield _template(plan, f"{plan.common.fabric}-{request['name']}", {"requests": [request]}, own)
-    gpus = _gpus(plan)
-    if gpus is not None and len(requests) + sum(len(shared) for shared in gpus) <= DEVICES:
-        both = {"requests": [*requests, *_gpu_requests(gpus)], "constraints": list(_alignments(plan, gpus))}
-        yield _template(plan, f"{class_name(plan)}-gpus", both, configs)
+        request_configs = [
+            config for config in driver_configs if request["name"] in config.get("requests", (request["name"],))
+        ]
+        yield _build_claim_template(
+            plan, f"{plan.common.fabric}-{request['name']}", {"requests": [request]}, request_configs
+        )
+    gpu_sets = _find_common_gpu_sets(plan)
+    if gpu_sets is not None and len(requests) + sum(len(gpu_set) for gpu_set in gpu_sets) <= MAX_DEVICES:
+        devices = {
+            "requests": [*requests, *_build_gpu_requests(gpu_sets)],
+            "constraints": list(_build_pcie_constraints(plan, gpu_sets)),
+        }
+        yield _build_claim_template(plan, f"{get_device_class_name(plan)}-gpus", devices, driver_configs)
 
 
-def claims(plan: Plan) -> tuple[Claim, ...]:
-    """The claims of a pod that gets its GPUs from the device plugin: one for all rails; of some, one for each."""
+def build_pod_claims(plan: Plan) -> tuple[Claim, ...]:
+    """Return the claims of a pod that uses no claim for GPUs: a single claim for all rails, or one for each of some."""
     if not plan.common.narrowed:
-        return (Claim("rails", class_name(plan)),)
+        return (Claim("rails", get_device_class_name(plan)),)
     names = [f"rail{rail.rail}" for rail in plan.common.rails]
     return tuple(Claim(name, f"{plan.common.fabric}-{name}") for name in names)
 
 
-def opaque(driver: str, parameters: dict[str, Any], request: str | None = None) -> dict[str, Any]:
-    """Settings that a driver reads: of one request, or of all."""
-    named = {} if request is None else {"requests": [request]}
-    return named | {"opaque": {"driver": driver, "parameters": parameters}}
+def build_driver_config(driver: str, parameters: dict[str, Any], request_name: str | None = None) -> dict[str, Any]:
+    """Return an element of a claim's `config`: parameters of a driver, for one request or (None) for all requests."""
+    selection = {} if request_name is None else {"requests": [request_name]}
+    return selection | {"opaque": {"driver": driver, "parameters": parameters}}
 
 
-def too_many_rails(plan: Plan) -> Iterator[Problem]:
-    """More rails than one claim may hold devices."""
+def check_rail_count(plan: Plan) -> Iterator[Problem]:
+    """Yield a problem if the fabric has more rails than a claim can have devices."""
     count = len(plan.common.rails)
-    if count > DEVICES:
-        message = f"a claim may get {DEVICES} devices and this fabric has {count} rails: choose a stack without claims"
-        yield Problem("stack-too-many-rails", message, ("spec", "rails"))
+    if count > MAX_DEVICES:
+        yield Problem(
+            "stack-too-many-rails",
+            f"a claim may get {MAX_DEVICES} devices and this fabric has {count} rails: choose a stack without claims",
+            ("spec", "rails"),
+        )
 
 
-def _template(plan: Plan, name: str, devices: dict[str, Any], configs: list[dict[str, Any]]) -> Manifest:
+def _build_claim_template(plan: Plan, name: str, devices: dict[str, Any], configs: list[dict[str, Any]]) -> Manifest:
     spec = {"spec": {"devices": devices | ({"config": configs} if configs else {})}}
-    return manifest(API, "ResourceClaimTemplate", name, plan.kubernetes.namespace, spec=spec)
+    return build_manifest(API, "ResourceClaimTemplate", name, plan.kubernetes.namespace, spec=spec)
 
 
-def _request(name: str, wanted: str, **more: object) -> dict[str, Any]:
-    return {"name": name, "exactly": {"deviceClassName": wanted, **more}}
+def _build_device_request(name: str, device_class: str, **fields: object) -> dict[str, Any]:
+    return {"name": name, "exactly": {"deviceClassName": device_class, **fields}}
 
 
-def _cel(expression: str) -> dict[str, Any]:
+def _build_cel_selector(expression: str) -> dict[str, Any]:
     return {"cel": {"expression": expression}}
 
 
-def _gpus(plan: Plan) -> tuple[tuple[int, ...], ...] | None:
-    """The sets of GPUs that ports serve, in order of first appearance; None where nodes have unlike ones."""
-    found = {tuple(port.gpus for port in group.ports) for group in groups(plan)}
-    kinds = {tuple(dict.fromkeys(gpus)) for gpus in found}
-    return next(iter(kinds)) if len(found) == 1 and all(next(iter(kinds))) else None
+def _find_common_gpu_sets(plan: Plan) -> tuple[tuple[int, ...], ...] | None:
+    """Return the sets of GPUs that share ports, in rail order; None if nodes differ, or a port has no GPUs."""
+    layouts = {tuple(port.gpus for port in group.ports) for group in group_nodes(plan)}
+    gpu_sets = {tuple(dict.fromkeys(gpus)) for gpus in layouts}
+    return next(iter(gpu_sets)) if len(layouts) == 1 and all(next(iter(gpu_sets))) else None
 
 
-def _gpu_requests(gpus: tuple[tuple[int, ...], ...]) -> Iterator[dict[str, Any]]:
-    for number, shared in enumerate(gpus):
-        yield _request(f"gpu{number}", GPU_CLASS, count=len(shared))
+def _build_gpu_requests(gpu_sets: tuple[tuple[int, ...], ...]) -> Iterator[dict[str, Any]]:
+    for number, gpu_set in enumerate(gpu_sets):
+        yield _build_device_request(f"gpu{number}", GPU_CLASS, count=len(gpu_set))
 
 
-def _alignments(plan: Plan, gpus: tuple[tuple[int, ...], ...]) -> Iterator[dict[str, Any]]:
-    """One constraint for each set of GPUs: they and the rails whose ports serve them hang on one PCIe root."""
-    ports = groups(plan)[0].ports
-    for number, shared in enumerate(gpus):
-        rails = [f"rail{port.rail}" for port in ports if port.gpus == shared]
+def _build_pcie_constraints(plan: Plan, gpu_sets: tuple[tuple[int, ...], ...]) -> Iterator[dict[str, Any]]:
+    """Yield a constraint for each set of GPUs: the GPUs and their rails must have the same PCIe root."""
+    ports = group_nodes(plan)[0].ports
+    for number, gpu_set in enumerate(gpu_sets):
+        rails = [f"rail{port.rail}" for port in ports if port.gpus == gpu_set]
         yield {"requests": [*rails, f"gpu{number}"], "matchAttribute": PCIE_ROOT}

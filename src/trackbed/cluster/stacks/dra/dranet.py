@@ -1,103 +1,136 @@
-"""`dranet`: the port itself goes into the pod as a DRA device, with the addresses, routes and rules it has on the host.
+"""`dranet`: the port itself moves into the pod as a DRA device, with the addresses, routes and rules set on the host.
 
-DRANET (dra.net) needs no CNI plugin, no Multus and no address pool: what the host set on a port moves with it. So the
-hosts must be set up by Trackbed, and the port must be free of pods' other uses. ARP settings do not survive the move,
-the kernel resets them in the new namespace: the claim asks for the same values that hosts have (host/steps/routing.py);
-without them a pod with eight ports answers for one port's address on another. Follows dranet.dev and its CRD-less
-NetworkConfig of 1.4.
+DRANET (dra.net) needs no CNI plugin, no Multus and no address pool, as the host's settings move with the port. The
+hosts must be set up by Trackbed, and the port must not be used by other pods. The kernel resets ARP settings in the new
+namespace, so the claim sets them to the hosts' values (host/steps/routing.py). Otherwise a pod with eight ports would
+answer ARP requests for a port's address on another port. Follows dranet.dev and NetworkConfig of DRANET 1.4, which
+needs no CRD.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 
 from trackbed.cluster.stacks.access import Access
-from trackbed.cluster.stacks.dra.claims import claims, device_class, opaque, templates, too_many_rails
-from trackbed.cluster.stacks.groups import groups, selector
-from trackbed.cluster.stacks.pci import pci_address
-from trackbed.cluster.stacks.rails import port_hcas
+from trackbed.cluster.stacks.dra.claims import (
+    build_claim_templates,
+    build_device_class,
+    build_driver_config,
+    build_pod_claims,
+    check_rail_count,
+)
+from trackbed.cluster.stacks.groups import get_node_labels, group_nodes
+from trackbed.cluster.stacks.pci import find_pci_address
+from trackbed.cluster.stacks.rails import list_port_hcas
 from trackbed.cluster.stacks.stack import Chart, Stack, Stage
+from trackbed.cluster.stacks.traits import Share, Traits, count_claim_writes, share_always
 from trackbed.fabric.model.problems import Problem
-from trackbed.fabric.plan.plan import Plan, PortPlan
+from trackbed.fabric.plan.plan import Plan, RailPlan
 
 DRIVER = "dra.net"
 NAMESPACE = "kube-system"
-"""Where upstream installs it: privileged, and started before pods that wait for it."""
+"""Namespace of DRANET's upstream manifests, in which pods may be privileged and start before ordinary pods."""
 _ATTRIBUTES = f'device.attributes["{DRIVER}"]'
 
 
-def _charts(plan: Plan) -> tuple[Chart, ...]:
-    return (Chart("dranet", NAMESPACE, {"nodeSelector": selector(plan)}),)
+def _build_charts(plan: Plan) -> tuple[Chart, ...]:
+    return (Chart("dranet", NAMESPACE, {"nodeSelector": get_node_labels(plan)}),)
 
 
-def _stages(plan: Plan) -> Iterator[Stage]:
+def _build_stages(plan: Plan) -> Iterator[Stage]:
     rdma = f'device.driver == "{DRIVER}" && has({_ATTRIBUTES}.rdma) && {_ATTRIBUTES}.rdma == true'
-    yield Stage("device class", (device_class(plan, rdma),))
-    selectors = [_selector(plan, rail.rail) for rail in plan.common.rails]
-    yield Stage("claim templates", templates(plan, selectors, _configs(plan)))
+    yield Stage("device class", (build_device_class(plan, rdma),))
+    selectors = [_build_port_selector(plan, rail.rail) for rail in plan.common.rails]
+    yield Stage("claim templates", build_claim_templates(plan, selectors, _build_interface_configs(plan)))
 
 
-def _configs(plan: Plan) -> list[dict[str, object]]:
-    """What the kernel forgets when a port moves. InfiniBand devices without netdev take no settings at all."""
+def _build_interface_configs(plan: Plan) -> list[dict[str, object]]:
+    """Return the settings of interfaces in pods: ARP for all, and a name for each rail whose port has another one."""
+    arp, renamed = _build_arp_settings(plan), _list_renamed_rails(plan)
+    if not renamed:
+        return [build_driver_config(DRIVER, {"interface": arp})] if arp else []
+    return [
+        build_driver_config(DRIVER, {"interface": {"name": rail.pod_netdev, **arp}}, f"rail{rail.rail}")
+        for rail in (plan.common.rails if arp else renamed)
+    ]
+
+
+def _build_arp_settings(plan: Plan) -> dict[str, int]:
+    """Return the ARP settings, which the kernel resets when a port moves; empty on InfiniBand and without IPv4."""
     if plan.common.link_type != "ethernet" or all(rail.v4 is None for rail in plan.common.rails):
-        return []
-    return [opaque(DRIVER, {"interface": {"arpIgnore": 1, "arpAnnounce": 2}})]
+        return {}
+    return {"arpIgnore": 1, "arpAnnounce": 2}
 
 
-def _selector(plan: Plan, rail: int) -> str:
-    """The port of a rail: by the name it has on the host, on InfiniBand (where it may have none) by PCI address."""
-    key, found = _identities(plan, rail)
+def _list_renamed_rails(plan: Plan) -> list[RailPlan]:
+    """Return the rails whose interface in pods has another name than its port on some node."""
+    names = {rail.rail: rail.pod_netdev for rail in plan.common.rails}
+    renamed = {
+        port.rail for node in plan.nodes for port in node.ports if names.get(port.rail) not in {None, port.netdev}
+    }
+    return [rail for rail in plan.common.rails if rail.rail in renamed]
+
+
+def _build_port_selector(plan: Plan, rail_number: int) -> str:
+    """Return the CEL expression that selects the port of a rail by name, or on InfiniBand by PCI address.
+
+    It selects nothing if no node has a port on the rail.
+    """
+    key, identities = _find_port_identities(plan, rail_number)
     attribute = f"{_ATTRIBUTES}.{key}"
-    wanted = "[" + ", ".join(f'"{each}"' for each in found) + "]"
-    test = f"{attribute} in {wanted}" if len(found) > 1 else f'{attribute} == "{found[0]}"'
+    listing = "[" + ", ".join(f'"{identity}"' for identity in identities) + "]"
+    test = f"{attribute} in {listing}" if len(identities) != 1 else f'{attribute} == "{identities[0]}"'
     return f"has({attribute}) && {test}"
 
 
-def _identities(plan: Plan, rail: int) -> tuple[str, list[str]]:
-    """The attribute that tells a rail's port, and its values in all groups of nodes."""
-    ports = [port for group in groups(plan) for port in group.ports if port.rail == rail]
-    by_pci = plan.common.link_type != "ethernet" and all(map(pci_address, _all_ports(plan)))
-    found = [(pci_address(port) or "") if by_pci else port.netdev for port in ports]
-    return ("pciAddress" if by_pci else "ifName"), sorted(set(found))
+def _find_port_identities(plan: Plan, rail_number: int) -> tuple[str, list[str]]:
+    """Return the device attribute that identifies the port of a rail, and its values in all groups of nodes, sorted."""
+    all_ports = [port for group in group_nodes(plan) for port in group.ports]
+    ports = [port for port in all_ports if port.rail == rail_number]
+    by_pci = plan.common.link_type != "ethernet" and all(map(find_pci_address, all_ports))
+    identities = [(find_pci_address(port) or "") if by_pci else port.netdev for port in ports]
+    return ("pciAddress" if by_pci else "ifName"), sorted(set(identities))
 
 
-def _all_ports(plan: Plan) -> list[PortPlan]:
-    return [port for group in groups(plan) for port in group.ports]
-
-
-def _access(plan: Plan) -> Access:
-    return Access(claims=claims(plan), hcas=port_hcas(plan))
-
-
-def _refusals(plan: Plan) -> Iterator[Problem]:
+def _find_refusals(plan: Plan) -> Iterator[Problem]:
     if plan.common.pod_mode != "move":
-        message = (
+        yield Problem(
+            "stack-pod-mode",
             f"DRANET moves the ports themselves into pods, pods.mode {plan.common.pod_mode} leaves them on the host: "
-            "write pods.mode move, or choose dra-sriov for VFs"
+            "write pods.mode move, or choose dra-sriov for VFs",
+            ("spec", "pods", "mode"),
         )
-        yield Problem("stack-pod-mode", message, ("spec", "pods", "mode"))
-    yield from too_many_rails(plan)
-    yield from _ambiguous(plan)
+    yield from check_rail_count(plan)
+    yield from _check_ambiguous_ports(plan)
 
 
-def _ambiguous(plan: Plan) -> Iterator[Problem]:
-    """A name or address that is one rail on some nodes and another rail on others: a claim holds for all nodes."""
-    seen: dict[str, int] = {}
+def _check_ambiguous_ports(plan: Plan) -> Iterator[Problem]:
+    """Yield a problem if a port name or PCI address belongs to different rails on different nodes.
+
+    A claim cannot select devices by node.
+    """
+    rails_by_identity: dict[str, int] = {}
     for rail in plan.common.rails:
-        for identity in _identities(plan, rail.rail)[1]:
-            other = seen.setdefault(identity, rail.rail)
+        for identity in _find_port_identities(plan, rail.rail)[1]:
+            other = rails_by_identity.setdefault(identity, rail.rail)
             if other != rail.rail:
-                message = (
+                yield Problem(
+                    "stack-ambiguous-port",
                     f"{identity} is rail {other} on some nodes and rail {rail.rail} on others, and one claim holds for "
-                    "all nodes: let names.netdev name the ports (give PCI or MAC addresses in ports, not names)"
+                    "all nodes: let names.netdev name the ports (give PCI or MAC addresses in ports, not names)",
+                    ("spec", "nodes"),
                 )
-                yield Problem("stack-ambiguous-port", message, ("spec", "nodes"))
                 return
 
 
 STACK = Stack(
     name="dranet",
     title="DRANET moves the ports themselves into pods, with the addresses, routes and rules the host gave them",
+    traits=Traits(
+        share_always(Share.PORT),
+        "released",
+        "project of Kubernetes SIG Network, version 1",
+        count_claim_writes,
+        kubernetes="1.34",
+    ),
     needs=(
         "Kubernetes 1.34",
         "containerd 2.0 or CRI-O with NRI",
@@ -109,9 +142,9 @@ STACK = Stack(
         "pods in the host's network",
         "the template with GPUs on GB300 and Vera Rubin: there the NIC's PCIe root is not its GPU's (Data Direct)",
     ),
-    charts=_charts,
-    stages=_stages,
-    access=_access,
-    refusals=_refusals,
+    charts=_build_charts,
+    stages=_build_stages,
+    access=lambda plan: Access(claims=build_pod_claims(plan), hcas=list_port_hcas(plan)),
+    refusals=_find_refusals,
     ports_on_host=False,
 )

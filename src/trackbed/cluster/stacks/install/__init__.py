@@ -1,7 +1,1 @@
-"""A stack as files to install: Helm values, objects by stages, a script, a playbook, and what hosts need."""
-
-from __future__ import annotations
-
-from trackbed.cluster.stacks.install.bundle import bundle
-
-__all__ = ["bundle"]
+"""The installation bundle of a stack: Helm values, manifests of each stage, a script, a playbook, files for hosts."""

@@ -1,23 +1,21 @@
-"""All files of a stack, in the order of their use; objects are written as they are made, whatever their number."""
-
-from __future__ import annotations
+"""The files of a stack's installation bundle; objects are rendered one at a time, so that any number fits in memory."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from trackbed.cluster.stacks.install.host import host_files
-from trackbed.cluster.stacks.install.playbook import playbook
-from trackbed.cluster.stacks.install.readme import readme
-from trackbed.cluster.stacks.install.script import script
-from trackbed.cluster.stacks.install.steps import Apply, Install, Step, steps
+from trackbed.cluster.stacks.install.host import build_host_files
+from trackbed.cluster.stacks.install.playbook import render_playbook
+from trackbed.cluster.stacks.install.readme import render_readme
+from trackbed.cluster.stacks.install.script import render_script
+from trackbed.cluster.stacks.install.steps import ApplyFile, InstallChart, Step, build_steps
 from trackbed.cluster.stacks.stack import Stack
 from trackbed.fabric.plan.plan import Plan
 from trackbed.fabric.yaml_text import render_documents
 
-File = tuple[str, Iterable[str]]
-"""Name below the bundle's folder, and text in pieces that may be read once."""
+BundleFile = tuple[str, Iterable[str]]
+"""Name of a file in the bundle, and the pieces of its text, which can be read only once."""
 
-_NOTES = {
+_VALUES_COMMENTS = {
     "calico": (
         "The version follows the cluster's Kubernetes: the site chooses it (CALICO_VERSION in install.sh).",
         "On a dual-stack cluster add nodeAddressAutodetectionV6 in the same way.",
@@ -28,50 +26,50 @@ _NOTES = {
         "attaches to every port that has a route in the main table, rails among them.",
     ),
 }
-"""Component -> what the head of its values says."""
+"""Component -> lines of the comment at the top of its Helm values file."""
 
 
-def bundle(stack: Stack, plan: Plan) -> Iterator[File]:
-    """Name and text of each file; a file's text must be read before the next file is asked for."""
-    found = tuple(_not_empty(steps(stack, plan)))
-    yield "README.txt", readme(stack, plan, found)
-    yield from _files(found)
-    if found:
-        yield "install.sh", script(stack.name, plan, found)
-        yield "playbook.yaml", playbook(stack.name, plan, found)
-    if found and not stack.platform_operators:
-        yield from host_files().items()
+def render_bundle(stack: Stack, plan: Plan) -> Iterator[BundleFile]:
+    """Yield the files of the bundle; the text of each must be read before the next file is requested."""
+    steps = tuple(_drop_empty_stages(build_steps(stack, plan)))
+    yield "README.txt", render_readme(stack, plan, steps)
+    yield from _render_step_files(steps)
+    if steps:
+        yield "install.sh", render_script(stack, plan, steps)
+        yield "playbook.yaml", render_playbook(stack.name, plan, steps)
+    if steps and not stack.platform_operators:
+        yield from build_host_files(plan).items()
     for name, text in stack.files(plan).items():
         yield name, (text,)
 
 
-def _not_empty(found: Iterable[Step]) -> Iterator[Step]:
-    """The steps; a stage without objects keeps what it waits for but gets no file: kubectl refuses empty ones."""
-    for step in found:
-        if not isinstance(step, Apply):
+def _drop_empty_stages(steps: Iterable[Step]) -> Iterator[Step]:
+    """Yield the steps without empty files, which kubectl refuses; the waits of a stage without objects are kept."""
+    for step in steps:
+        if not isinstance(step, ApplyFile):
             yield step
             continue
         objects = iter(step.objects)
         first = next(objects, None)
         if first is not None:
-            yield Apply(step.file, step.what, chain((first,), objects), step.until)
-        elif step.until:
-            yield Apply("", step.what, (), step.until)
+            yield ApplyFile(step.file, step.title, chain((first,), objects), step.waits)
+        elif step.waits:
+            yield ApplyFile("", step.title, (), step.waits)
 
 
-def _files(found: Iterable[Step]) -> Iterator[File]:
-    for step in found:
-        if isinstance(step, Install):
-            yield step.values, _render_values(step)
-        elif isinstance(step, Apply) and step.file:
+def _render_step_files(steps: Iterable[Step]) -> Iterator[BundleFile]:
+    for step in steps:
+        if isinstance(step, InstallChart):
+            yield step.values_file, _render_helm_values(step)
+        elif isinstance(step, ApplyFile) and step.file:
             yield step.file, render_documents(step.objects)
 
 
-def _render_values(step: Install) -> Iterator[str]:
-    """Yield the pieces of the Helm values of one chart, headed by what the chart is and what the site must say."""
+def _render_helm_values(step: InstallChart) -> Iterator[str]:
+    """Yield the pieces of a Helm values file: a comment with the chart and notes on its settings, then the values."""
     version = f" {step.version}" if step.version else ""
-    where = f"of {step.source.repository}" if step.source.repository else "(published nowhere as a chart)"
-    yield f"# Helm values of {step.chart.component}: chart {step.source.name}{version} {where}\n"
-    for line in _NOTES.get(step.chart.component, ()):
+    origin = f"of {step.source.repository}" if step.source.repository else "(published nowhere as a chart)"
+    yield f"# Helm values of {step.chart.component}: chart {step.source.name}{version} {origin}\n"
+    for line in _VALUES_COMMENTS.get(step.chart.component, ()):
         yield f"# {line}\n"
     yield from render_documents((step.chart.values,)) if step.chart.values else ("{}\n",)

@@ -1,5 +1,5 @@
-# SKIP="gpu-operator ..."  charts that this cluster has already
-# WAIT_SECONDS=N           wait so long for each step instead of the times below
+# SKIP="gpu-operator ..."  charts to leave out, as this cluster has them already
+# WAIT_SECONDS=N           timeout of each wait, instead of those below
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -9,8 +9,8 @@ done
 
 say() { printf '== %s\n' "$*"; }
 
-# chart RELEASE NAMESPACE VALUES CHART...
-chart() {
+# install_chart RELEASE NAMESPACE VALUES CHART...
+install_chart() {
   local release=$1 namespace=$2 values=$3
   shift 3
   case " ${SKIP:-} " in
@@ -20,28 +20,29 @@ chart() {
   helm upgrade --install "$release" "$@" --namespace "$namespace" --create-namespace --values "$values" --timeout 15m
 }
 
-# apply FILE WHAT
-apply() {
+# apply_file FILE TITLE
+apply_file() {
   say "applying $2 ($1)"
   kubectl apply --server-side --field-manager="trackbed-$stack" -f "$1"
 }
 
-# wait_for SECONDS CONDITION RESOURCE...: also for what does not exist yet, which kubectl wait alone refuses
+# wait_for SECONDS CONDITION RESOURCE...
+# Unlike kubectl wait alone, also waits for resources that do not exist yet.
 wait_for() {
   local seconds=${WAIT_SECONDS:-$1} condition=$2 deadline left
   shift 2
   say "waiting up to $seconds s for $*: $condition"
   deadline=$((SECONDS + seconds))
   while left=$((deadline - SECONDS)); [ "$left" -gt 0 ]; do
-    if ask "$left" "$condition" "$@"; then return; fi
+    if try_wait "$left" "$condition" "$@"; then return; fi
     sleep 5
   done
   echo "install.sh: $* did not get to $condition in $seconds s; see kubectl describe, then run this again" >&2
   exit 1
 }
 
-# ask SECONDS CONDITION RESOURCE...
-ask() {
+# try_wait SECONDS CONDITION RESOURCE...
+try_wait() {
   local seconds=$1 condition=$2
   shift 2
   case $condition in
@@ -50,17 +51,18 @@ ask() {
   esac
 }
 
-# offering COLUMNS: how many nodes have some of every resource
-offering() {
+# count_offering_nodes COLUMNS: prints the number of nodes that have some of every resource
+count_offering_nodes() {
   kubectl get nodes --no-headers -o "$1" | grep -cvE '(^| )(0|<none>)( |$)' || true
 }
 
-# offered SECONDS NODES RESOURCES COLUMNS: one question for all nodes, where kubectl wait asks about each of them
-offered() {
+# wait_for_resources SECONDS NODES RESOURCES COLUMNS
+# Reads all nodes with one request, whereas kubectl wait would watch each of them.
+wait_for_resources() {
   local seconds=${WAIT_SECONDS:-$1} deadline found
   say "waiting up to $seconds s for $2 nodes that offer $3"
   deadline=$((SECONDS + seconds))
-  while found=$(offering "$4"); [ "$found" -lt "$2" ]; do
+  while found=$(count_offering_nodes "$4"); [ "$found" -lt "$2" ]; do
     if [ "$SECONDS" -ge "$deadline" ]; then
       echo "install.sh: $found of $2 nodes offer $3; trackbed doctor on the others says why, then run this again" >&2
       exit 1
@@ -69,14 +71,15 @@ offered() {
   done
 }
 
-count() { kubectl get nodes -l "$1" -o name | wc -l; }
+count_labelled_nodes() { kubectl get nodes -l "$1" -o name | wc -l; }
 
-# labelled LABEL NODES SECONDS: a few nodes may be down for long, so some are enough to go on
-labelled() {
+# wait_for_label LABEL NODES SECONDS
+# After the timeout it continues if any node has the label, as a few nodes may be down for long.
+wait_for_label() {
   local seconds=${WAIT_SECONDS:-$3} deadline found
   say "waiting up to $seconds s for $2 nodes with label $1"
   deadline=$((SECONDS + seconds))
-  while found=$(count "$1"); [ "$found" -lt "$2" ] && [ "$SECONDS" -lt "$deadline" ]; do
+  while found=$(count_labelled_nodes "$1"); [ "$found" -lt "$2" ] && [ "$SECONDS" -lt "$deadline" ]; do
     sleep 5
   done
   if [ "$found" -eq 0 ]; then

@@ -1,6 +1,4 @@
-"""`playbook.yaml`: the steps for Ansible, collection kubernetes.core; runs on the machine that reaches the cluster."""
-
-from __future__ import annotations
+"""`playbook.yaml`: the installation steps for Ansible (collection kubernetes.core), run where kubectl works."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -8,23 +6,27 @@ from typing import Any
 
 import yaml
 
-from trackbed.cluster.stacks.install.script import columns, variable, wait_words
-from trackbed.cluster.stacks.install.steps import Install, Labelled, Step
-from trackbed.cluster.stacks.stack import ROLLED_OUT, Until, Wait
+from trackbed.cluster.stacks.install.script import get_variable_name, render_allocatable_columns, to_kubectl_arguments
+from trackbed.cluster.stacks.install.steps import InstallChart, Step, WaitForLabel
+from trackbed.cluster.stacks.stack import ROLLED_OUT, AnyWait, Wait
 from trackbed.fabric.plan.plan import Plan
 
 Task = dict[str, Any]
 _API_VERSIONS = {"deployment": ("apps/v1", "Deployment")}
-"""Kinds that kubernetes.core waits for by itself; other conditions go to `kubectl wait`."""
-_TRY_SECONDS = 30
-"""How long one try of `kubectl wait` lasts, and the pause after it: it fails at once on what does not exist yet."""
+"""Kind -> API version and kind, for kinds whose conditions kubernetes.core can wait for; others need `kubectl wait`."""
+_ATTEMPT_SECONDS = 30
+"""Timeout of each `kubectl wait`, and delay between attempts, as it fails at once if the object does not exist."""
 
 
-def playbook(stack: str, plan: Plan, steps: Sequence[Step]) -> Iterator[str]:
-    """The playbook's text in pieces."""
-    tasks = [task for step in steps for task in (*_step(step, stack), *chain.from_iterable(map(_until, step.until)))]
+def render_playbook(stack_name: str, plan: Plan, steps: Sequence[Step]) -> Iterator[str]:
+    """Yield the pieces of the playbook's text."""
+    tasks = [
+        task
+        for step in steps
+        for task in (*_build_step_tasks(step, stack_name), *chain.from_iterable(map(_build_wait_tasks, step.waits)))
+    ]
     play = {
-        "name": f"Stack {stack} for fabric {plan.common.fabric}",
+        "name": f"Stack {stack_name} for fabric {plan.common.fabric}",
         "hosts": "localhost",
         "connection": "local",
         "gather_facts": False,
@@ -35,45 +37,45 @@ def playbook(stack: str, plan: Plan, steps: Sequence[Step]) -> Iterator[str]:
     yield yaml.safe_dump([play], sort_keys=False, width=120)
 
 
-def _step(step: Step, stack: str) -> Iterator[Task]:
-    if isinstance(step, Install):
-        yield {"name": f"Install chart {step.release}", "kubernetes.core.helm": _helm(step)}
-    elif isinstance(step, Labelled):
-        yield from _labelled(step)
+def _build_step_tasks(step: Step, stack_name: str) -> Iterator[Task]:
+    if isinstance(step, InstallChart):
+        yield {"name": f"Install chart {step.release_name}", "kubernetes.core.helm": _build_helm_arguments(step)}
+    elif isinstance(step, WaitForLabel):
+        yield from _build_label_tasks(step)
     elif step.file:
         arguments = {
-            "src": _here(step.file),
+            "src": _render_playbook_path(step.file),
             "apply": True,
-            "server_side_apply": {"field_manager": f"trackbed-{stack}"},
+            "server_side_apply": {"field_manager": f"trackbed-{stack_name}"},
         }
-        yield {"name": f"Apply {step.what}", "kubernetes.core.k8s": {"state": "present", **arguments}}
+        yield {"name": f"Apply {step.title}", "kubernetes.core.k8s": {"state": "present", **arguments}}
 
 
-def _helm(step: Install) -> dict[str, Any]:
+def _build_helm_arguments(step: InstallChart) -> dict[str, Any]:
     repository = step.source.repository
-    found: dict[str, Any] = {
-        "release_name": step.release,
+    arguments: dict[str, Any] = {
+        "release_name": step.release_name,
         "release_namespace": step.chart.namespace,
         "create_namespace": True,
-        "chart_ref": step.reference if repository else _given(variable(step, "CHART")),
-        "values_files": [_here(step.values)],
+        "chart_ref": step.chart_reference if repository else _render_jinja_variable(get_variable_name(step, "CHART")),
+        "values_files": [_render_playbook_path(step.values_file)],
     }
     if repository:
-        found["chart_version"] = step.version or _given(variable(step, "VERSION"))
-        found |= {} if repository.startswith("oci:") else {"chart_repo_url": repository}
-    if step.release == "cilium":
-        found["release_values"] = {"devices": "{{ cilium_devices.split(',') }}"}
-    return found
+        arguments["chart_version"] = step.version or _render_jinja_variable(get_variable_name(step, "VERSION"))
+        arguments |= {} if repository.startswith("oci:") else {"chart_repo_url": repository}
+    if step.release_name == "cilium":
+        arguments["release_values"] = {"devices": "{{ cilium_devices.split(',') }}"}
+    return arguments
 
 
-def _labelled(step: Labelled) -> Iterator[Task]:
-    """As the script does: wait for all nodes, go on with those that are there, fail where none is."""
+def _build_label_tasks(step: WaitForLabel) -> Iterator[Task]:
+    """Yield tasks that wait for the label on all nodes and, after the timeout, fail only if no node has it."""
     yield {
-        "name": f"Wait for {step.nodes} nodes with label {step.label}",
+        "name": f"Wait for {step.node_count} nodes with label {step.label}",
         "kubernetes.core.k8s_info": {"kind": "Node", "label_selectors": [step.label]},
         "register": "labelled",
-        "until": f"labelled.resources | length >= {step.nodes}",
-        "retries": step.seconds // 5,
+        "until": f"labelled.resources | length >= {step.node_count}",
+        "retries": step.timeout_seconds // 5,
         "delay": 5,
         "ignore_errors": True,
     }
@@ -86,52 +88,61 @@ def _labelled(step: Labelled) -> Iterator[Task]:
     }
 
 
-def _until(until: Until) -> Iterator[Task]:
-    if isinstance(until, Wait):
-        yield _wait(until)
+def _build_wait_tasks(wait: AnyWait) -> Iterator[Task]:
+    if isinstance(wait, Wait):
+        yield _build_wait_task(wait)
     else:
-        yield from (_offered(names, nodes, until.timeout_seconds) for names, nodes in until.asked.items())
+        yield from (
+            _build_resource_task(names, nodes, wait.timeout_seconds) for names, nodes in wait.required_counts.items()
+        )
 
 
-def _offered(names: Sequence[str], nodes: int, seconds: int) -> Task:
-    """As the script does: one question for all nodes."""
-    found = "offering.stdout_lines | reject('search', '(^| )(0|<none>)( |$)') | list | length"
+def _build_resource_task(resource_names: Sequence[str], node_count: int, timeout_seconds: int) -> Task:
+    """Return a task that waits until enough nodes offer the resources; each attempt is one request for all nodes."""
+    offering = "offering.stdout_lines | reject('search', '(^| )(0|<none>)( |$)') | list | length"
     return {
-        "name": f"Wait for {nodes} nodes that offer {', '.join(names)}",
-        "ansible.builtin.command": {"argv": ["kubectl", "get", "nodes", "--no-headers", "-o", columns(names)]},
+        "name": f"Wait for {node_count} nodes that offer {', '.join(resource_names)}",
+        "ansible.builtin.command": {
+            "argv": ["kubectl", "get", "nodes", "--no-headers", "-o", render_allocatable_columns(resource_names)]
+        },
         "changed_when": False,
         "register": "offering",
-        "until": f"offering.rc == 0 and {found} >= {nodes}",
-        "retries": max(1, seconds // _TRY_SECONDS),
-        "delay": _TRY_SECONDS,
+        "until": f"offering.rc == 0 and {offering} >= {node_count}",
+        "retries": max(1, timeout_seconds // _ATTEMPT_SECONDS),
+        "delay": _ATTEMPT_SECONDS,
     }
 
 
-def _wait(wait: Wait) -> Task:
+def _build_wait_task(wait: Wait) -> Task:
     name = f"Wait for {wait.resource}"
-    kind, _, named = wait.resource.partition("/")
-    if kind in _API_VERSIONS and wait.until.startswith("condition="):
+    kind, _, resource_name = wait.resource.partition("/")
+    if kind in _API_VERSIONS and wait.condition.startswith("condition="):
         api_version, kind = _API_VERSIONS[kind]
-        target = {"api_version": api_version, "kind": kind, "name": named, "namespace": wait.namespace or "default"}
-        condition = {"type": wait.until.removeprefix("condition="), "status": "True"}
+        target = {
+            "api_version": api_version,
+            "kind": kind,
+            "name": resource_name,
+            "namespace": wait.namespace or "default",
+        }
+        condition = {"type": wait.condition.removeprefix("condition="), "status": "True"}
         timing = {"wait": True, "wait_timeout": wait.timeout_seconds, "wait_condition": condition}
         return {"name": name, "kubernetes.core.k8s_info": target | timing}
-    verb = ["rollout", "status"] if wait.until == ROLLED_OUT else ["wait", f"--for={wait.until}"]
-    argv = ["kubectl", *verb, f"--timeout={_TRY_SECONDS}s", *wait_words(wait)]
+    verb = ["rollout", "status"] if wait.condition == ROLLED_OUT else ["wait", f"--for={wait.condition}"]
+    argv = ["kubectl", *verb, f"--timeout={_ATTEMPT_SECONDS}s", *to_kubectl_arguments(wait)]
     return {
         "name": name,
         "ansible.builtin.command": {"argv": argv},
         "changed_when": False,
         "register": "waited",
         "until": "waited.rc == 0",
-        "retries": max(1, wait.timeout_seconds // _TRY_SECONDS),
-        "delay": _TRY_SECONDS,
+        "retries": max(1, wait.timeout_seconds // _ATTEMPT_SECONDS),
+        "delay": _ATTEMPT_SECONDS,
     }
 
 
-def _here(file: str) -> str:
-    return f"{{{{ playbook_dir }}}}/{file}"
+def _render_playbook_path(file_name: str) -> str:
+    return f"{{{{ playbook_dir }}}}/{file_name}"
 
 
-def _given(name: str) -> str:
-    return f"{{{{ {name.lower()} }}}}"
+def _render_jinja_variable(variable: str) -> str:
+    return f"{{{{ {variable.lower()} }}}}"

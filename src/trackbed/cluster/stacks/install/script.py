@@ -1,98 +1,108 @@
-"""`install.sh`: the steps as a script for bash, helm and kubectl; running it again changes only what differs."""
-
-from __future__ import annotations
+"""`install.sh`: the installation steps for bash, helm and kubectl. The script is idempotent."""
 
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
-from trackbed.cluster.stacks.install.steps import Install, Labelled, Step
-from trackbed.cluster.stacks.stack import Until, Wait
+from trackbed.cluster.stacks.install.steps import InstallChart, Step, WaitForLabel
+from trackbed.cluster.stacks.stack import AnyWait, Stack, Wait
 from trackbed.fabric.plan.plan import Plan
 
-_HEAD = """\
+_SCRIPT_HEADER = """\
 #!/usr/bin/env bash
-# Installs stack {stack} for fabric {fabric}. Run it again after any change or failure: what is in place stays.
-stack={stack} # owns what it applies under this name, so two stacks in one cluster do not take each other's fields away
+# Installs stack {stack} for fabric {fabric}. Run it again after any change or failure: it is idempotent.
+stack={stack} # field manager of what is applied, so that two stacks in one cluster do not remove each other's fields
 """
 
 
-def script(stack: str, plan: Plan, steps: Sequence[Step]) -> Iterator[str]:
-    """The script's text in pieces."""
-    yield _HEAD.format(stack=stack, fabric=plan.common.fabric)
+def render_script(stack: Stack, plan: Plan, steps: Sequence[Step]) -> Iterator[str]:
+    """Yield the pieces of the script's text."""
+    yield _SCRIPT_HEADER.format(stack=stack.name, fabric=plan.common.fabric)
     yield files("trackbed.cluster.stacks.install").joinpath("functions.sh").read_text(encoding="utf-8")
-    yield from (f"{line}\n" for step in steps if isinstance(step, Install) for line in _asked(step))
+    yield from (
+        f"{line}\n" for step in steps if isinstance(step, InstallChart) for line in _render_variable_checks(step)
+    )
     yield "\n"
+    yield from (f"echo {shlex.quote(str(problem))} >&2\n" for problem in stack.warnings(plan))
     for step in steps:
-        yield f"{_step(step)}\n"
-        for until in step.until:
-            yield from (f"{line}\n" for line in _until(until))
-    yield f"say 'stack {stack} is in place'\n"
+        yield f"{_render_step_command(step)}\n"
+        for wait in step.waits:
+            yield from (f"{line}\n" for line in _render_wait_commands(wait))
+    yield f"say 'stack {stack.name} is in place'\n"
 
 
-def variable(step: Install, what: str) -> str:
-    """The environment variable by which the site says what the catalogue does not know."""
-    return f"{re.sub('[^A-Z0-9]', '_', step.release.upper())}_{what}"
+def get_variable_name(step: InstallChart, suffix: str) -> str:
+    """Return the environment variable by which the site sets a chart's VERSION or CHART, such as CALICO_VERSION."""
+    return f"{re.sub('[^A-Z0-9]', '_', step.release_name.upper())}_{suffix}"
 
 
-def _asked(step: Install) -> Iterator[str]:
-    """What the site must say, asked before anything is installed."""
+def _render_variable_checks(step: InstallChart) -> Iterator[str]:
+    """Yield shell checks of the environment variables that the site must set for a chart; they run first."""
     if step.version is None:
-        yield _required(variable(step, "VERSION"), f"say which version of {step.release} fits this cluster")
-    if step.source.repository is None:
-        yield _required(
-            variable(step, "CHART"), f"{step.release} is published nowhere as a chart: say the path of yours"
+        yield _render_variable_check(
+            get_variable_name(step, "VERSION"), f"say which version of {step.release_name} fits this cluster"
         )
-    if step.release == "cilium":
-        yield _required("CILIUM_DEVICES", "name the management interface, such as eno1 or eno+; never a rail")
-
-
-def _required(name: str, message: str) -> str:
-    return f': "${{{name}:?{message}}}"'
-
-
-def _step(step: Step) -> str:
-    if isinstance(step, Install):
-        words = ["chart", step.release, step.chart.namespace, step.values]
-        return " ".join([shlex.join(words), *_chart(step)])
-    if isinstance(step, Labelled):
-        return shlex.join(["labelled", step.label, str(step.nodes), str(step.seconds)])
-    return shlex.join(["apply", step.file, step.what]) if step.file else f"say {shlex.quote(step.what)}"
-
-
-def _chart(step: Install) -> Iterator[str]:
-    """The chart's own words: where it lies, its version, what the site said."""
     if step.source.repository is None:
-        yield f'"${variable(step, "CHART")}"'
+        yield _render_variable_check(
+            get_variable_name(step, "CHART"),
+            f"{step.release_name} is published nowhere as a chart: say the path of yours",
+        )
+    if step.release_name == "cilium":
+        yield _render_variable_check(
+            "CILIUM_DEVICES", "name the management interface, such as eno1 or eno+; never a rail"
+        )
+
+
+def _render_variable_check(variable: str, message: str) -> str:
+    """Return a shell command that exits with the message if an environment variable is unset or empty."""
+    return f': "${{{variable}:?{message}}}"'
+
+
+def _render_step_command(step: Step) -> str:
+    if isinstance(step, InstallChart):
+        arguments = ["install_chart", step.release_name, step.chart.namespace, step.values_file]
+        return " ".join([shlex.join(arguments), *_render_chart_arguments(step)])
+    if isinstance(step, WaitForLabel):
+        return shlex.join(["wait_for_label", step.label, str(step.node_count), str(step.timeout_seconds)])
+    return shlex.join(["apply_file", step.file, step.title]) if step.file else f"say {shlex.quote(step.title)}"
+
+
+def _render_chart_arguments(step: InstallChart) -> Iterator[str]:
+    """Yield helm's arguments for a chart: its name, repository and version, and values that the site sets."""
+    if step.source.repository is None:
+        yield f'"${get_variable_name(step, "CHART")}"'
         return
-    yield shlex.quote(step.reference)
+    yield shlex.quote(step.chart_reference)
     if not step.source.repository.startswith("oci:"):
         yield shlex.join(["--repo", step.source.repository])
     yield (
-        f'--version "${variable(step, "VERSION")}"' if step.version is None else shlex.join(["--version", step.version])
+        f'--version "${get_variable_name(step, "VERSION")}"'
+        if step.version is None
+        else shlex.join(["--version", step.version])
     )
-    if step.release == "cilium":
+    if step.release_name == "cilium":
         yield '--set "devices={$CILIUM_DEVICES}"'
 
 
-def columns(names: Sequence[str]) -> str:
-    """How kubectl is asked what each node has of resources."""
-    escaped = (name.replace(".", "\\.") for name in names)
+def render_allocatable_columns(resource_names: Sequence[str]) -> str:
+    """Return kubectl's output format with a column for each allocatable resource of a node."""
+    escaped = (name.replace(".", "\\.") for name in resource_names)
     return "custom-columns=" + ",".join(f":.status.allocatable.{name}" for name in escaped)
 
 
-def wait_words(wait: Wait) -> list[str]:
-    """A wait's resource and namespace as words for kubectl."""
+def to_kubectl_arguments(wait: Wait) -> list[str]:
+    """Return the resource and the namespace of a wait as kubectl arguments."""
     return [*shlex.split(wait.resource), *(["--namespace", wait.namespace] if wait.namespace else [])]
 
 
-def _until(until: Until) -> Iterator[str]:
-    seconds = str(until.timeout_seconds)
-    if isinstance(until, Wait):
-        yield shlex.join(["wait_for", seconds, until.until, *wait_words(until)])
+def _render_wait_commands(wait: AnyWait) -> Iterator[str]:
+    seconds = str(wait.timeout_seconds)
+    if isinstance(wait, Wait):
+        yield shlex.join(["wait_for", seconds, wait.condition, *to_kubectl_arguments(wait)])
     else:
-        asked = until.asked.items()
+        required_counts = wait.required_counts.items()
         yield from (
-            shlex.join(["offered", seconds, str(nodes), ", ".join(names), columns(names)]) for names, nodes in asked
+            shlex.join(["wait_for_resources", seconds, str(nodes), ", ".join(names), render_allocatable_columns(names)])
+            for names, nodes in required_counts
         )

@@ -1,6 +1,4 @@
-"""Charts that a cluster needs: primary network, the stack's own, the GPU Operator; and one NFD in all."""
-
-from __future__ import annotations
+"""All charts of a cluster: the primary network's, the stack's, and the GPU Operator. Only one of them installs NFD."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,59 +14,66 @@ SITE_SOURCES = {
     "calico": ChartSource("tigera-operator", "https://docs.tigera.io/calico/charts"),
     "cilium": ChartSource("cilium", "https://helm.cilium.io"),
 }
-"""Primary networks: their versions follow the cluster's, so the site chooses them."""
+"""Primary network -> source of its chart. The version depends on the cluster's Kubernetes, so the site chooses it."""
 
 
-def site_charts(plan: Plan, own: Sequence[Chart]) -> tuple[Chart, ...]:
-    """All charts in order of installation; a stack's own GPU Operator stands in for the general one."""
-    management = {"calico": _calico, "cilium": _cilium}
-    first = (management[plan.kubernetes.management](),) if plan.kubernetes.management else ()
-    brought = any(brings_nfd(chart) for chart in own)
-    last = () if any(chart.component == GPU_OPERATOR for chart in own) else (_gpu_operator(plan, nfd=not brought),)
-    return (*first, *_one_nfd(own), *last)
+def arrange_charts(plan: Plan, stack_charts: Sequence[Chart]) -> tuple[Chart, ...]:
+    """Return all charts in order of installation; the GPU Operator is added unless the stack has its own."""
+    management = {"calico": _build_calico_chart, "cilium": _build_cilium_chart}
+    primary = (management[plan.kubernetes.management](),) if plan.kubernetes.management else ()
+    has_nfd = any(installs_nfd(chart) for chart in stack_charts)
+    gpu_operator = (
+        ()
+        if any(chart.component == GPU_OPERATOR for chart in stack_charts)
+        else (_build_gpu_operator_chart(plan, installs_nfd=not has_nfd),)
+    )
+    return (*primary, *_disable_duplicate_nfd(stack_charts), *gpu_operator)
 
 
-def brings_nfd(chart: Chart) -> bool:
-    """Whether Node Feature Discovery comes with this chart: both operators bring it unless told not to."""
+def installs_nfd(chart: Chart) -> bool:
+    """Return whether a chart installs Node Feature Discovery: NVIDIA's two operators do so unless it is disabled."""
     if chart.component not in {GPU_OPERATOR, NETWORK_OPERATOR}:
         return False
     return bool(chart.values.get("nfd", {}).get("enabled", True))
 
 
-def _one_nfd(own: Sequence[Chart]) -> list[Chart]:
-    """The stack's charts; only the first that brings NFD keeps it, two masters would undo each other's labels."""
-    found: list[Chart] = []
-    for chart in own:
-        if brings_nfd(chart) and any(map(brings_nfd, found)):
-            found.append(replace(chart, values=chart.values | {"nfd": {"enabled": False}}))
+def _disable_duplicate_nfd(stack_charts: Sequence[Chart]) -> list[Chart]:
+    """Return the stack's charts with NFD in the first only, as two NFD masters would revert each other's labels."""
+    charts: list[Chart] = []
+    for chart in stack_charts:
+        if installs_nfd(chart) and any(map(installs_nfd, charts)):
+            charts.append(replace(chart, values=chart.values | {"nfd": {"enabled": False}}))
         else:
-            found.append(chart)
-    return found
+            charts.append(chart)
+    return charts
 
 
-def _gpu_operator(plan: Plan, *, nfd: bool) -> Chart:
-    """NVIDIA GPU Operator; GPUDirect RDMA by nvidia-peermem, which must know whose NIC driver it is built against."""
+def _build_gpu_operator_chart(plan: Plan, *, installs_nfd: bool) -> Chart:
+    """Return the chart of NVIDIA's GPU Operator.
+
+    GPUDirect RDMA uses nvidia-peermem, which is built against the NIC driver, either the host's or a container's.
+    """
     values = {
-        "nfd": {"enabled": nfd},
+        "nfd": {"enabled": installs_nfd},
         "driver": {"rdma": {"enabled": True, "useHostMofed": plan.kubernetes.driver == "host"}},
         "dcgm": {"enabled": True},
         "dcgmExporter": {"enabled": True},
     }
-    until = (Wait("deployment/gpu-operator", "condition=Available", "gpu-operator"),)
-    return Chart(GPU_OPERATOR, "gpu-operator", values, until)
+    waits = (Wait("deployment/gpu-operator", "condition=Available", "gpu-operator"),)
+    return Chart(GPU_OPERATOR, "gpu-operator", values, waits)
 
 
-def _calico() -> Chart:
-    """Calico by the Tigera operator: its address is the node's, not the first it finds, which may be a rail's."""
+def _build_calico_chart() -> Chart:
+    """Return the Tigera operator's chart. Calico uses the node's InternalIP, as the first address may be a rail's."""
     values = {"installation": {"calicoNetwork": {"nodeAddressAutodetectionV4": {"kubernetes": "NodeInternalIP"}}}}
-    until = (
+    waits = (
         Wait("deployment/tigera-operator", "condition=Available", "tigera-operator"),
         Wait("tigerastatus/calico", "condition=Available"),
     )
-    return Chart("calico", "tigera-operator", values, until)
+    return Chart("calico", "tigera-operator", values, waits)
 
 
-def _cilium() -> Chart:
-    """Cilium beside Multus: it must not rename other CNI configurations. Its devices are asked for at installation."""
-    until = (Wait("deployment/cilium-operator", "condition=Available", "kube-system"),)
-    return Chart("cilium", "kube-system", {"cni": {"exclusive": False}}, until)
+def _build_cilium_chart() -> Chart:
+    """Return Cilium's chart for use with Multus: Cilium must not rename other CNI configurations."""
+    waits = (Wait("deployment/cilium-operator", "condition=Available", "kube-system"),)
+    return Chart("cilium", "kube-system", {"cni": {"exclusive": False}}, waits)

@@ -1,124 +1,128 @@
-"""The steps of an installation in order: charts, objects, labels, each with what must hold before the next."""
-
-from __future__ import annotations
+"""The steps of an installation in order: charts, files of objects, node labels, and the waits after each step."""
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from trackbed.cluster.stacks.install.site import SITE_SOURCES, site_charts
-from trackbed.cluster.stacks.nfd import label, node_feature_rule
-from trackbed.cluster.stacks.objects import Manifest, manifest
-from trackbed.cluster.stacks.releases import ChartSource, catalogue, release
-from trackbed.cluster.stacks.stack import Chart, Stack, Stage, Until, Wait
+from trackbed.cluster.stacks.groups import FABRIC_LABEL
+from trackbed.cluster.stacks.install.site import SITE_SOURCES
+from trackbed.cluster.stacks.install.values import list_charts
+from trackbed.cluster.stacks.nfd import build_node_feature_rules
+from trackbed.cluster.stacks.objects import Manifest, build_manifest
+from trackbed.cluster.stacks.releases import ChartSource, choose_release, load_catalogue
+from trackbed.cluster.stacks.stack import AnyWait, Chart, Stack, Stage, Wait
 from trackbed.fabric.plan.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
-class Install:
-    """A Helm release. Without version the site chooses; without source it must say where the chart lies."""
+class InstallChart:
+    """Install a Helm release. The site sets the version if it is None, the chart if its source has no repository."""
 
     chart: Chart
     source: ChartSource
     version: str | None
 
     @property
-    def release(self) -> str:
+    def release_name(self) -> str:
         """Name of the Helm release."""
         return self.chart.component.removeprefix("nvidia-")
 
     @property
-    def values(self) -> str:
-        """Name of the file with its values."""
+    def values_file(self) -> str:
+        """Name of the file with the Helm values."""
         return f"values-{self.chart.component}.yaml"
 
     @property
-    def reference(self) -> str:
-        """What to install: an OCI address, or the chart's name within its repository."""
+    def chart_reference(self) -> str:
+        """The chart as helm's argument: an OCI address, or its name in its repository."""
         repository = self.source.repository or ""
         return f"{repository}/{self.source.name}" if repository.startswith("oci:") else self.source.name
 
     @property
-    def until(self) -> tuple[Until, ...]:
-        """What must hold before the next step."""
-        return self.chart.until
+    def waits(self) -> tuple[AnyWait, ...]:
+        """Conditions to wait for before the next step."""
+        return self.chart.waits
 
 
 @dataclass(frozen=True, slots=True)
-class Apply:
-    """Objects in a file of their own."""
+class ApplyFile:
+    """Apply the objects of a file; an empty file name stands for waits only."""
 
     file: str
-    what: str
+    title: str
     objects: Iterable[Manifest]
-    until: tuple[Until, ...] = ()
+    waits: tuple[AnyWait, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
-    """Wait until the fabric's nodes have its label; go on with those that have it by then."""
+class WaitForLabel:
+    """Wait until all nodes of the fabric have its label; after the timeout, continue with the nodes that have it."""
 
     label: str
-    nodes: int
-    seconds: int = 300
-    until: tuple[Until, ...] = ()
+    node_count: int
+    timeout_seconds: int = 300
+    waits: tuple[AnyWait, ...] = ()
 
 
-Step = Install | Apply | Labelled
+Step = InstallChart | ApplyFile | WaitForLabel
 
 
-def steps(stack: Stack, plan: Plan) -> tuple[Step, ...]:
-    """All steps; none for a stack that installs nothing on a cluster. Objects may be read once only."""
-    charts, stages = stack.charts(plan), [_stage(stage) for stage in stack.stages(plan)]
+def build_steps(stack: Stack, plan: Plan) -> tuple[Step, ...]:
+    """Return all steps, empty for a stack that installs nothing. Objects of a step may be an iterator."""
+    charts, early, stages = list_charts(stack, plan), list[ApplyFile](), list[ApplyFile]()
+    for stage in stack.stages(plan):
+        (early if stage.before_labels else stages).append(_build_apply_step(stage))
     if not charts and not stages:
         return ()
     if stack.platform_operators:
-        stages[0] = replace(stages[0], until=(*stages[0].until, _NFD_THERE))
-        return _numbered(_namespace(plan), (stages[0], *_labels(stack, plan), *stages[1:]))
-    installs = [_install(plan, chart) for chart in site_charts(plan, charts)]
-    return _numbered(_namespace(plan), (*installs, *_labels(stack, plan), *stages))
+        stages[0] = replace(stages[0], waits=(*stages[0].waits, _NFD_READY))
+        return _number_files(_build_namespace_steps(plan), (stages[0], *_build_label_steps(stack, plan), *stages[1:]))
+    installs = [_build_install_step(plan, chart) for chart in charts]
+    return _number_files(_build_namespace_steps(plan), (*installs, *early, *_build_label_steps(stack, plan), *stages))
 
 
-_NFD_THERE = Wait("customresourcedefinition/nodefeaturerules.nfd.openshift.io", "condition=Established")
+_NFD_READY = Wait("customresourcedefinition/nodefeaturerules.nfd.openshift.io", "condition=Established")
 
 
-def _numbered(first: Sequence[Apply], rest: Sequence[Step]) -> tuple[Step, ...]:
-    """Files of objects numbered by tens in their order; `first` is number 0."""
+def _number_files(namespace_steps: Sequence[ApplyFile], steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Return all steps with numbered file names: 00 for `namespace_steps`; 10, 20 and so on for `steps`."""
     numbers = count(10, 10)
-    named = [replace(one, file=f"00-{one.file}") for one in first]
     return (
-        *named,
-        *(replace(step, file=f"{next(numbers)}-{step.file}") if isinstance(step, Apply) else step for step in rest),
+        *(replace(step, file=f"00-{step.file}") for step in namespace_steps),
+        *(
+            replace(step, file=f"{next(numbers)}-{step.file}") if isinstance(step, ApplyFile) else step
+            for step in steps
+        ),
     )
 
 
-def _install(plan: Plan, chart: Chart) -> Install:
-    component = catalogue().get(chart.component)
+def _build_install_step(plan: Plan, chart: Chart) -> InstallChart:
+    component = load_catalogue().get(chart.component)
     if component is None:
-        return Install(chart, SITE_SOURCES[chart.component], None)
-    found = release(plan, chart.component)
+        return InstallChart(chart, SITE_SOURCES[chart.component], None)
+    release = choose_release(plan, chart.component)
     source = component.chart or ChartSource(chart.component)
-    return Install(chart, source, found.chart or found.version.removeprefix("v"))
+    return InstallChart(chart, source, release.chart or release.version.removeprefix("v"))
 
 
-def _namespace(plan: Plan) -> tuple[Apply, ...]:
-    """The pods' namespace: networks are made there before the first pod is."""
+def _build_namespace_steps(plan: Plan) -> tuple[ApplyFile, ...]:
+    """Return the step that creates the namespace of pods and networks; empty for namespace default."""
     name = plan.kubernetes.namespace
     if name == "default":
         return ()
-    return (Apply("namespace.yaml", f"namespace {name}", (manifest("v1", "Namespace", name),)),)
+    return (ApplyFile("namespace.yaml", f"namespace {name}", (build_manifest("v1", "Namespace", name),)),)
 
 
-def _labels(stack: Stack, plan: Plan) -> tuple[Step, ...]:
+def _build_label_steps(stack: Stack, plan: Plan) -> tuple[Step, ...]:
+    """Return the steps that label the nodes by NFD and wait for the labels; empty for a stack without labels."""
     if not stack.labels_nodes:
         return ()
-    openshift = stack.platform_operators
-    rules = node_feature_rule(plan, ports_stay=stack.ports_on_host, openshift=openshift)
-    name, value = label(plan)
-    return Apply("nfd.yaml", "labels of the nodes", rules), Labelled(f"{name}={value}", len(plan.nodes))
+    rules = build_node_feature_rules(plan, ports_stay=stack.ports_on_host, openshift=stack.platform_operators)
+    selector = f"{FABRIC_LABEL}={plan.common.fabric}"
+    return ApplyFile("nfd.yaml", "labels of the nodes", rules), WaitForLabel(selector, len(plan.nodes))
 
 
-def _stage(stage: Stage) -> Apply:
+def _build_apply_step(stage: Stage) -> ApplyFile:
     slug = re.sub(r"[^a-z0-9]+", "-", stage.name.lower()).strip("-")
-    return Apply(f"{slug}.yaml", stage.name, stage.objects, stage.until)
+    return ApplyFile(f"{slug}.yaml", stage.name, stage.objects, stage.waits)

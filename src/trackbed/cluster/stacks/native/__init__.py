@@ -1,7 +1,7 @@
-"""Trackbed's own stack: the agent on every node, and an annotation by which pods ask for rails.
+"""Trackbed's own stack: the agent on every node, and an annotation by which pods request rails.
 
-daemon        the agent as a DaemonSet: what it may do, what it sees of the host
-annotation    admission policies that turn trackbed.dev/rails into resources
-choice        the same annotation in CEL: what it may say, and which rails that is
-attach        the stack
+daemon        the DaemonSet of the agent, with its capabilities and mounts
+annotation    admission policies that convert the annotation trackbed.dev/rails to resources
+choice        CEL expressions that validate and parse the annotation
+attach        the stack itself
 """

@@ -1,39 +1,37 @@
-"""The annotation trackbed.dev/rails in CEL: what it may say, which rails that is, what a wrong one is told.
+"""CEL expressions that validate and parse the annotation trackbed.dev/rails.
 
     all         every rail of the fabric
-    3           the first three: 0, 1, 2
-    0,2,4       these; different ones, in any order
-    none        no rail, where the namespace's default would give some
+    3           the first three rails: 0, 1, 2
+    0,2,4       rails by number, in any order, without duplicates
+    none        no rail; overrides the namespace's default
 
-A value may be hostile: its length is looked at before anything that costs more for a longer one, and only short, plain
-text of it is repeated. Kubernetes counts the cost of an expression and refuses the pod when it has had enough.
+Values are untrusted. The length is checked before any test whose cost grows with it, and a value is quoted in a message
+only if it is short printable ASCII. Kubernetes limits the cost of an expression and refuses the pod above the limit.
 """
-
-from __future__ import annotations
 
 from trackbed.fabric.plan.plan import Plan
 
 ANNOTATION = "trackbed.dev/rails"
-NONE = "none"
-LONGEST_SHOWN = 40
-"""Characters of a wrong value that are repeated to the user."""
+NO_RAILS = "none"
+MAX_QUOTED_CHARACTERS = 40
+"""Largest number of characters of an invalid value that the message quotes."""
 
-HAS = f"'{ANNOTATION}' in object.metadata.?annotations.orValue({{}})"
-"""Whether an object has the annotation."""
-OWN = f"object.metadata.annotations['{ANNOTATION}']"
-"""Its value."""
+HAS_ANNOTATION = f"'{ANNOTATION}' in object.metadata.?annotations.orValue({{}})"
+"""CEL expression for whether an object has the annotation."""
+ANNOTATION_VALUE = f"object.metadata.annotations['{ANNOTATION}']"
+"""CEL expression for the value of the annotation."""
 
 
-def numbers(plan: Plan) -> str:
-    """All rails of the fabric, as a list."""
+def render_all_rails(plan: Plan) -> str:
+    """Return the numbers of all rails of the fabric as a CEL list."""
     return f"[{', '.join(str(rail.rail) for rail in plan.common.rails)}]"
 
 
-def is_sound(plan: Plan) -> str:
-    """Whether variables.asked may say what it says."""
+def render_validity_test(plan: Plan) -> str:
+    """Return a CEL expression for whether `variables.asked`, the value of the annotation, is valid."""
     count = len(plan.common.rails)
     return f"""\
-variables.asked in ['all', '{NONE}']
+variables.asked in ['all', '{NO_RAILS}']
 || size(variables.asked) <= {3 * count} && (
   variables.asked.matches('^[1-9][0-9]?$') && int(variables.asked) <= {count}
   || variables.asked.matches('^(0|[1-9][0-9]?)(,(0|[1-9][0-9]?))+$')
@@ -43,38 +41,38 @@ variables.asked in ['all', '{NONE}']
 """
 
 
-RAILS = f"""\
-!variables.sound || variables.asked == '{NONE}' ? []
+REQUESTED_RAILS = f"""\
+!variables.sound || variables.asked == '{NO_RAILS}' ? []
 : variables.asked == 'all' ? variables.all
 : variables.asked.contains(',') ? variables.all.filter(rail, string(rail) in variables.asked.split(','))
 : variables.all.filter(rail, rail < int(variables.asked))
 """
-"""The rails that variables.asked names, in order; none if it is not sound: the pod is refused then."""
+"""CEL expression for the numbers of the requested rails, in order; empty if the annotation is invalid."""
 
 
-def complaint(plan: Plan) -> str:
-    """What to say of a value that is not sound, as an expression."""
+def render_error_message(plan: Plan) -> str:
+    """Return a CEL expression for the message that refuses an invalid value."""
     head = f"annotation {ANNOTATION} is "
     return f"""\
-{_text(head)} + (
-  size(variables.asked) <= {LONGEST_SHOWN} && variables.asked.matches('^[ -~]*$')
+{_to_cel_literal(head)} + (
+  size(variables.asked) <= {MAX_QUOTED_CHARACTERS} && variables.asked.matches('^[ -~]*$')
   ? strings.quote(variables.asked) : 'too long or no plain text'
-) + {_text(allowed(plan))}
+) + {_to_cel_literal(describe_valid_values(plan))}
 """
 
 
-def allowed(plan: Plan) -> str:
-    """What may be written, in words."""
+def describe_valid_values(plan: Plan) -> str:
+    """Return the end of the message that refuses an invalid value: the valid values."""
     count = len(plan.common.rails)
     if count == 1:
-        return f"; write all, 1 or {NONE}: fabric {plan.common.fabric} has rail 0 only"
-    some = "0,2" if count > 2 else "0,1"  # noqa: PLR2004 - rail 2 is the third
+        return f"; write all, 1 or {NO_RAILS}: fabric {plan.common.fabric} has rail 0 only"
+    example = "0,2" if count > 2 else "0,1"  # noqa: PLR2004 - rail 2 is the third
     return (
-        f"; write all, {NONE}, how many from 1 to {count} (2 is rails 0 and 1), or which, different ones with commas "
-        f"and no blanks ({some}): fabric {plan.common.fabric} has rails 0 to {count - 1}"
+        f"; write all, {NO_RAILS}, how many from 1 to {count} (2 is rails 0 and 1), or which, different ones with "
+        f"commas and no blanks ({example}): fabric {plan.common.fabric} has rails 0 to {count - 1}"
     )
 
 
-def _text(value: str) -> str:
-    """A literal of CEL; ours have neither quotes nor backslashes."""
-    return f"'{value}'"
+def _to_cel_literal(text: str) -> str:
+    """Return a CEL string literal; the text must not contain quotes or backslashes."""
+    return f"'{text}'"

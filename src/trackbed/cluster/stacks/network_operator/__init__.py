@@ -1,1 +1,1 @@
-"""The stacks on NVIDIA's Network Operator: what its NicClusterPolicy deploys, and the networks beside it."""
+"""The stacks on NVIDIA's Network Operator: each renders a NicClusterPolicy and the networks of pods."""

@@ -1,70 +1,93 @@
-"""Pods that share ports: one resource a rail for many pods, an interface of each pod's own on top of the port.
+"""Ports shared by pods: a resource of each rail for many pods, and in each pod an interface on top of the port.
 
-The RDMA shared device plugin hands out the port's RDMA device, which stays in the host's namespace; in namespace mode
-exclusive the plugin ends at its start.
+The RDMA shared device plugin gives pods the port's RDMA device, which stays in the host's namespace. The plugin exits
+at startup if the RDMA namespace mode is exclusive.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from trackbed.cluster.stacks import pod_ipam
 from trackbed.cluster.stacks.access import Access
-from trackbed.cluster.stacks.network_operator.policy import NAMESPACE, READY, shared_device_plugin
-from trackbed.cluster.stacks.network_operator.secondary import policy
-from trackbed.cluster.stacks.objects import Manifest
-from trackbed.cluster.stacks.rails import networks, port_hcas, prefix, resources, short_resource
+from trackbed.cluster.stacks.network_operator.policy import NAMESPACE, POLICY_READY, build_shared_device_plugin_section
+from trackbed.cluster.stacks.network_operator.secondary import build_policy
+from trackbed.cluster.stacks.objects import Manifest, build_manifest, drop_none
+from trackbed.cluster.stacks.port_names import check_port_names, find_port_name
+from trackbed.cluster.stacks.rails import (
+    build_networks,
+    build_resources,
+    choose_resource_prefix,
+    get_short_resource_name,
+    list_port_hcas,
+)
 from trackbed.cluster.stacks.stack import Stage
+from trackbed.cluster.stacks.traits import Share
+from trackbed.cluster.stacks.traits import count_pods as count_shared_pods
 from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.plan.plan import Plan, RailPlan
 
 PREFIX = "rdma"
 """Resource prefix of the RDMA shared device plugin."""
-MAX_PODS = 63
-"""Pods that may hold one port at once, as NVIDIA's guides have it."""
+MAX_PODS_PER_PORT = 63
+"""Largest number of pods that share a port, as in NVIDIA's guides."""
 
 
-def stages(
-    plan: Plan, network: Callable[[Plan, RailPlan], Manifest], beside: dict[str, Any] | None = None
+def build_stages(
+    plan: Plan, network_kind: str, cni_plugins: dict[str, Any] | None = None, **network_fields: str | int
 ) -> Iterator[Stage]:
-    """Device plugin, pools, and a network a rail; `beside` is what its CNI needs in the NicClusterPolicy."""
-    devices = shared_device_plugin(plan, _devices(plan))
-    yield Stage("operator", (policy(plan, beside, rdmaSharedDevicePlugin=devices),), (READY,))
-    yield from pod_ipam.pool_stages(plan, NAMESPACE)
-    yield Stage("networks", (network(plan, rail) for rail in plan.common.rails))
+    """Yield the stages for the device plugin, the address pools and the networks.
+
+    `network_kind` is the kind of the network objects, `network_fields` are the fields that only this kind has.
+    `cni_plugins` are sections of CNI plugins that the NicClusterPolicy must install.
+    """
+    devices = build_shared_device_plugin_section(plan, _build_plugin_config(plan))
+    yield Stage("operator", (build_policy(plan, cni_plugins, rdmaSharedDevicePlugin=devices),), (POLICY_READY,))
+    yield from pod_ipam.build_pool_stages(plan, NAMESPACE)
+    yield Stage("networks", (_build_network(plan, rail, network_kind, network_fields) for rail in plan.common.rails))
 
 
-def access(plan: Plan) -> Access:
-    """Networks, a share of each port, and the ports' own RDMA devices."""
-    return Access(networks=networks(plan), resources=resources(plan, PREFIX), hcas=port_hcas(plan))
+def build_access(plan: Plan) -> Access:
+    """Return the access of pods to shared ports: networks, resources, and the ports' RDMA devices."""
+    return Access(networks=build_networks(plan), resources=build_resources(plan, PREFIX), hcas=list_port_hcas(plan))
 
 
-def master(plan: Plan, rail: RailPlan) -> str:
-    """The name of a rail's port, the same on all nodes (`unlike_names` has refused other plans)."""
-    return next((port.netdev for node in plan.nodes for port in node.ports if port.rail == rail.rail), rail.netdev)
+def count_pods(plan: Plan) -> int | None:
+    """Return the pods of a node that fit on its ports."""
+    return count_shared_pods(plan, Share.SHARED, max_shared=MAX_PODS_PER_PORT)
 
 
-def refusals(plan: Plan) -> Iterator[Problem]:
-    """Why pods cannot share the ports' RDMA devices."""
+def find_refusals(plan: Plan, network_kind: str) -> Iterator[Problem]:
+    """Yield a problem if ports cannot be shared; `network_kind` is the kind of the networks, with its article."""
+    yield from check_port_names(plan, network_kind)
     if plan.common.rdma_mode != "shared":
-        message = (
+        yield Problem(
+            "stack-rdma-mode",
             "pods share the port's RDMA device, and the RDMA namespace mode exclusive hides it from them: write "
-            "rdma.namespaceMode shared"
+            "rdma.namespaceMode shared",
+            ("spec", "rdma", "namespaceMode"),
         )
-        yield Problem("stack-rdma-mode", message, ("spec", "rdma", "namespaceMode"))
 
 
-def _devices(plan: Plan) -> dict[str, Any]:
-    """The plugin's resources: one a rail, found by the port's name, for as many pods as planned."""
-    pods = min((own.pods_count for own in plan.nodes[0].ports[0].addresses), default=0)
+def _build_network(plan: Plan, rail: RailPlan, network_kind: str, network_fields: dict[str, str | int]) -> Manifest:
+    spec = drop_none(
+        networkNamespace=plan.kubernetes.namespace,
+        master=find_port_name(plan, rail),
+        **network_fields,
+        ipam=pod_ipam.render_ipam(plan, rail),
+    )
+    return build_manifest("mellanox.com/v1alpha1", network_kind, rail.network, spec=spec)
+
+
+def _build_plugin_config(plan: Plan) -> dict[str, Any]:
+    """Return the device plugin's configuration: a resource for each rail, which as many pods share as are planned."""
+    pods = min((block.pods_count for block in plan.nodes[0].ports[0].addresses), default=0)
     return {
         "configList": [
             {
-                "resourcePrefix": prefix(plan, PREFIX),
-                "resourceName": short_resource(rail),
-                "rdmaHcaMax": min(pods, MAX_PODS) or MAX_PODS,
-                "selectors": {"ifNames": [master(plan, rail)]},
+                "resourcePrefix": choose_resource_prefix(plan, PREFIX),
+                "resourceName": get_short_resource_name(rail),
+                "rdmaHcaMax": min(pods, MAX_PODS_PER_PORT) or MAX_PODS_PER_PORT,
+                "selectors": {"ifNames": [find_port_name(plan, rail)]},
             }
             for rail in plan.common.rails
         ]

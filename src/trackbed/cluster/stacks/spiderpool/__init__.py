@@ -1,1 +1,1 @@
-"""Spiderpool (spiderpool.spidernet.io): its pools, its networks, and the stack made of them."""
+"""The stack on Spiderpool (spiderpool.spidernet.io): its address pools and networks."""

@@ -1,1 +1,1 @@
-"""The stacks on the SR-IOV network operator by itself: the community's, and OpenShift's."""
+"""The stacks on the SR-IOV network operator without NVIDIA's: the community's operator, and OpenShift's."""

@@ -1,41 +1,40 @@
-"""What OpenShift and upstream share: the operator's configuration, and the refusal of partitions."""
-
-from __future__ import annotations
+"""Functions shared by the upstream and the OpenShift stack: SriovOperatorConfig, and the refusal of PKeys."""
 
 from collections.abc import Iterator
 
-from trackbed.cluster.stacks.groups import selector
-from trackbed.cluster.stacks.objects import Manifest, manifest
+from trackbed.cluster.stacks.groups import get_node_labels
+from trackbed.cluster.stacks.objects import Manifest, build_manifest
 from trackbed.cluster.stacks.sriov import API
 from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.plan.plan import Plan
 
 PREFIX = "openshift.io"
-"""Resource prefix of the operator, unless its chart says otherwise."""
+"""Default resource prefix of the SR-IOV operator."""
 
 
-def operator_config(plan: Plan, namespace: str, *, webhooks: bool) -> Manifest:
-    """The one configuration that the operator reads, called default.
+def build_operator_config(plan: Plan, namespace: str, *, webhooks: bool) -> Manifest:
+    """Return the SriovOperatorConfig, which must be named default.
 
-    `webhooks`: the network resources injector, which adds resources to pods from their networks, and the validation of
-    policies; both need certificates that OpenShift makes by itself and the upstream chart does not.
+    `webhooks` enables the network resources injector, which adds the resources of its networks to a pod, and the
+    webhook that validates policies. Both need certificates, which OpenShift creates and the upstream chart does not.
     """
     spec = {
-        "configDaemonNodeSelector": selector(plan),
+        "configDaemonNodeSelector": get_node_labels(plan),
         "configurationMode": "daemon",
         "disableDrain": False,
         "enableInjector": webhooks,
         "enableOperatorWebhook": webhooks,
         "logLevel": 2,
     }
-    return manifest(API, "SriovOperatorConfig", "default", namespace, spec=spec)
+    return build_manifest(API, "SriovOperatorConfig", "default", namespace, spec=spec)
 
 
-def refused_pkey(plan: Plan) -> Iterator[Problem]:
-    """A problem where the Fabric wants a PKey, which a SriovIBNetwork cannot name."""
+def check_pkey(plan: Plan) -> Iterator[Problem]:
+    """Yield a problem if the Fabric has a PKey, which a SriovIBNetwork cannot name."""
     if plan.kubernetes.pkey is not None:
-        message = (
+        yield Problem(
+            "stack-pkey",
             "a SriovIBNetwork names no PKey, and this stack has no ib-kubernetes to set one: leave out "
-            "kubernetes.pkey, or take network-operator-ib-sriov"
+            "kubernetes.pkey, or take network-operator-ib-sriov",
+            ("spec", "kubernetes", "pkey"),
         )
-        yield Problem("stack-pkey", message, ("spec", "kubernetes", "pkey"))

@@ -1,38 +1,34 @@
-"""Operators on OpenShift come by subscription: Namespace, OperatorGroup, Subscription (operators.coreos.com).
+"""Subscriptions to operators on OpenShift: Namespace, OperatorGroup, Subscription (operators.coreos.com).
 
 Follows the OpenShift documentation, "Installing the SR-IOV Network Operator", and NVIDIA's "Network Operator on
-OpenShift". A subscription without a channel takes the package's default one.
+OpenShift". A subscription without a channel uses the package's default.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trackbed.cluster.stacks.objects import Manifest, manifest
-
-MARKETPLACE = "openshift-marketplace"
+from trackbed.cluster.stacks.objects import Manifest, build_manifest
 
 
 @dataclass(frozen=True, slots=True)
-class Package:
-    """An operator of a catalogue source, and the namespace it goes to."""
+class OlmPackage:
+    """A package of the Operator Lifecycle Manager: an operator, its catalogue source and its namespace."""
 
     name: str
     source: str
     namespace: str
 
 
-SRIOV = Package("sriov-network-operator", "redhat-operators", "openshift-sriov-network-operator")
-NFD = Package("nfd", "redhat-operators", "openshift-nfd")
-NVIDIA = Package("nvidia-network-operator", "certified-operators", "nvidia-network-operator")
+SRIOV = OlmPackage("sriov-network-operator", "redhat-operators", "openshift-sriov-network-operator")
+NFD = OlmPackage("nfd", "redhat-operators", "openshift-nfd")
+NVIDIA = OlmPackage("nvidia-network-operator", "certified-operators", "nvidia-network-operator")
 
 
-def subscribed(package: Package) -> Iterator[Manifest]:
-    """The objects that have OLM install an operator into its own namespace."""
+def build_subscription(package: OlmPackage) -> Iterator[Manifest]:
+    """Yield the objects by which OLM installs an operator in its own namespace."""
     labels = {"pod-security.kubernetes.io/enforce": "privileged"}
-    yield manifest("v1", "Namespace", package.namespace, labels=labels)
+    yield build_manifest("v1", "Namespace", package.namespace, labels=labels)
     group = {"targetNamespaces": [package.namespace]}
-    yield manifest("operators.coreos.com/v1", "OperatorGroup", package.name, package.namespace, spec=group)
-    wanted = {"name": package.name, "source": package.source, "sourceNamespace": MARKETPLACE}
-    yield manifest("operators.coreos.com/v1alpha1", "Subscription", package.name, package.namespace, spec=wanted)
+    yield build_manifest("operators.coreos.com/v1", "OperatorGroup", package.name, package.namespace, spec=group)
+    wanted = {"name": package.name, "source": package.source, "sourceNamespace": "openshift-marketplace"}
+    yield build_manifest("operators.coreos.com/v1alpha1", "Subscription", package.name, package.namespace, spec=wanted)

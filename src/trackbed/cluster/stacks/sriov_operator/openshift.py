@@ -1,25 +1,23 @@
-"""`openshift`: the SR-IOV operator of OpenShift gives each pod a VF of each rail; NV-IPAM by NVIDIA's operator there.
+"""`openshift`: OpenShift's SR-IOV operator gives each pod a VF of each rail; NVIDIA's operator installs NV-IPAM.
 
-OLM installs the operators, Multus and Whereabouts are the platform's. Two things stop pods that work elsewhere: without
-a security context constraint no container may lock memory, and ibv_reg_mr fails; without the entries in Multus' list of
-sysctls the tuning plugin refuses to set them, and no pod with rails starts. The network resources injector adds the
-rails' resources to pods by itself.
-Follows the OpenShift documentation ("Hardware networks", "Setting interface-level network sysctls") and NVIDIA's
-"Network Operator on OpenShift".
+OLM installs the operators; Multus and Whereabouts belong to the platform. Compared with other clusters, pods need two
+more objects. Without SecurityContextConstraints no container may lock memory, and ibv_reg_mr fails. Without entries in
+Multus' sysctl allowlist the tuning plugin refuses to set sysctls, and no pod with rails starts. The network resources
+injector adds the rails' resources to pods. Follows the OpenShift documentation ("Hardware networks", "Setting
+interface-level network sysctls") and NVIDIA's "Network Operator on OpenShift".
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 
 from trackbed.cluster.stacks import pod_ipam, sriov
-from trackbed.cluster.stacks.access import Access
 from trackbed.cluster.stacks.network_operator import policy as nvidia
-from trackbed.cluster.stacks.objects import Manifest, manifest
-from trackbed.cluster.stacks.rails import prefix
+from trackbed.cluster.stacks.nv_ipam import DEALT_BLOCKS
+from trackbed.cluster.stacks.objects import Manifest, build_manifest
+from trackbed.cluster.stacks.rails import choose_resource_prefix
 from trackbed.cluster.stacks.sriov_operator import olm
-from trackbed.cluster.stacks.sriov_operator.flavours import PREFIX, operator_config, refused_pkey
+from trackbed.cluster.stacks.sriov_operator.flavours import PREFIX, build_operator_config, check_pkey
 from trackbed.cluster.stacks.stack import Stack, Stage, Wait
+from trackbed.cluster.stacks.traits import Share, Traits, count_multus_writes, share_always
 from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.plan.plan import Plan
 
@@ -31,44 +29,57 @@ ALLOWED_SYSCTLS = (
     *(f"ipv6.conf.IFNAME.{name}" for name in ("arp_notify", "disable_ipv6", "disable_policy")),
     *(f"ipv6.neigh.IFNAME.{name}" for name in ("base_reachable_time_ms", "retrans_time_ms")),
 )
-"""What the cluster network operator's own list allows; the ConfigMap replaces that list as a whole."""
+"""The sysctls in the cluster network operator's default allowlist, which the ConfigMap replaces as a whole."""
 
-VOLUMES = ("configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret")
-"""What anyuid allows."""
-
-
-def _stages(plan: Plan) -> Iterator[Stage]:
-    yield Stage("subscriptions", _subscriptions(plan), tuple(_installed(plan)))
-    yield Stage("memory locking", (_constraint(plan),))
-    yield Stage("sysctls", (_allowed_sysctls(),))
-    yield Stage("operator", (operator_config(plan, NAMESPACE, webhooks=True),))
-    if _nvidia(plan):
-        yield Stage("network operator", (_nic_cluster_policy(plan),), (nvidia.READY,))
-    yield from sriov.stages(plan, NAMESPACE, nvidia.NAMESPACE, PREFIX)
-
-
-def _nvidia(plan: Plan) -> bool:
-    """Whether NVIDIA's operator has anything to do: NV-IPAM or the driver container."""
-    return pod_ipam.nv_ipam_chosen(plan) or plan.kubernetes.driver == "container"
+ALLOWED_VOLUME_TYPES = (
+    "configMap",
+    "csi",
+    "downwardAPI",
+    "emptyDir",
+    "ephemeral",
+    "persistentVolumeClaim",
+    "projected",
+    "secret",
+)
+"""Volume types that the SecurityContextConstraints anyuid allow."""
 
 
-def _subscriptions(plan: Plan) -> Iterator[Manifest]:
-    for package in (olm.NFD, olm.SRIOV, *((olm.NVIDIA,) if _nvidia(plan) else ())):
-        yield from olm.subscribed(package)
+def _build_stages(plan: Plan) -> Iterator[Stage]:
+    yield Stage("subscriptions", _build_subscriptions(plan), tuple(_build_operator_waits(plan)))
+    yield Stage("memory locking", (_build_security_context_constraints(plan),))
+    yield Stage("sysctls", (_build_sysctl_allowlist(),))
+    objects = (sriov.build_pool_config(plan, NAMESPACE), build_operator_config(plan, NAMESPACE, webhooks=True))
+    yield Stage("operator", objects)
+    if _needs_nvidia_operator(plan):
+        yield Stage("network operator", (_build_nic_cluster_policy(plan),), (nvidia.POLICY_READY,))
+    yield from sriov.build_stages(plan, NAMESPACE, nvidia.NAMESPACE, PREFIX)
 
 
-def _installed(plan: Plan) -> Iterator[Wait]:
-    """The operators' kinds exist some time after their subscriptions."""
+def _needs_nvidia_operator(plan: Plan) -> bool:
+    """Return whether the plan uses NV-IPAM or the driver container; NVIDIA's operator deploys both."""
+    return pod_ipam.uses_nv_ipam(plan) or plan.kubernetes.driver == "container"
+
+
+def _build_subscriptions(plan: Plan) -> Iterator[Manifest]:
+    for package in (olm.NFD, olm.SRIOV, *((olm.NVIDIA,) if _needs_nvidia_operator(plan) else ())):
+        yield from olm.build_subscription(package)
+
+
+def _build_operator_waits(plan: Plan) -> Iterator[Wait]:
+    """Yield waits for the operators' CRDs and the SR-IOV operator, which OLM installs after the subscriptions."""
     kinds = ["sriovnetworknodepolicies.sriovnetwork.openshift.io"]
-    kinds += ["nicclusterpolicies.mellanox.com"] if _nvidia(plan) else []
+    kinds += ["nicclusterpolicies.mellanox.com"] if _needs_nvidia_operator(plan) else []
     for kind in kinds:
         yield Wait(f"customresourcedefinition/{kind}", "condition=Established")
     yield Wait("deployment/sriov-network-operator", "condition=Available", NAMESPACE)
 
 
-def _constraint(plan: Plan) -> Manifest:
-    """What anyuid allows, and IPC_LOCK, which a process has only as root: for the pods' namespace alone."""
-    return manifest(
+def _build_security_context_constraints(plan: Plan) -> Manifest:
+    """Return SecurityContextConstraints that allow the pods' namespace the same as anyuid, and IPC_LOCK.
+
+    IPC_LOCK only has an effect for root, hence anyuid.
+    """
+    return build_manifest(
         "security.openshift.io/v1",
         "SecurityContextConstraints",
         f"trackbed-{plan.common.fabric}",
@@ -90,41 +101,47 @@ def _constraint(plan: Plan) -> Manifest:
         seLinuxContext={"type": "MustRunAs"},
         supplementalGroups={"type": "RunAsAny"},
         users=[],
-        volumes=[*VOLUMES],
+        volumes=[*ALLOWED_VOLUME_TYPES],
     )
 
 
-def _allowed_sysctls() -> Manifest:
-    """Multus' list of sysctls that networks may set: the platform's own, and those of the rails."""
-    names = sorted({*ALLOWED_SYSCTLS, *(f"ipv4.conf.IFNAME.{name}" for name in sriov.SYSCTLS)})
-    listed = "".join(f"^net.{name}$\n" for name in names)
-    return manifest("v1", "ConfigMap", "cni-sysctl-allowlist", "openshift-multus", data={"allowlist.conf": listed})
+def _build_sysctl_allowlist() -> Manifest:
+    """Return Multus' allowlist of the sysctls that networks may set: the platform's defaults and those of rails."""
+    names = sorted({*ALLOWED_SYSCTLS, *(f"ipv4.conf.IFNAME.{name}" for name in sriov.POD_SYSCTLS)})
+    lines = "".join(f"^net.{name}$\n" for name in names)
+    return build_manifest("v1", "ConfigMap", "cni-sysctl-allowlist", "openshift-multus", data={"allowlist.conf": lines})
 
 
-def _nic_cluster_policy(plan: Plan) -> Manifest:
-    """NV-IPAM and the driver, and nothing that the platform has of its own."""
-    pools = {"nvIpam": nvidia.image(plan, "nv-ipam") | {"enableWebhook": False}}
-    return nvidia.nic_cluster_policy(plan, **(pools if pod_ipam.nv_ipam_chosen(plan) else {}))
+def _build_nic_cluster_policy(plan: Plan) -> Manifest:
+    """Return the NicClusterPolicy with NV-IPAM and the driver, as far as the plan uses them, and without Multus."""
+    pools = {"nvIpam": nvidia.build_nv_ipam_section(plan)}
+    return nvidia.build_nic_cluster_policy(plan, **(pools if pod_ipam.uses_nv_ipam(plan) else {}))
 
 
-def _access(plan: Plan) -> Access:
-    return sriov.access(plan, PREFIX)
-
-
-def _refusals(plan: Plan) -> Iterator[Problem]:
-    if (written := prefix(plan, PREFIX)) != PREFIX:
-        message = (
+def _find_refusals(plan: Plan) -> Iterator[Problem]:
+    if (chosen_prefix := choose_resource_prefix(plan, PREFIX)) != PREFIX:
+        yield Problem(
+            "stack-prefix",
             f"OpenShift's SR-IOV operator calls every resource {PREFIX}/..., and names.resource begins with "
-            f"{written}/: write {PREFIX}/ there, or leave the prefix out"
+            f"{chosen_prefix}/: write {PREFIX}/ there, or leave the prefix out",
+            ("spec", "names", "resource"),
         )
-        yield Problem("stack-prefix", message, ("spec", "names", "resource"))
-    yield from sriov.refusals(plan, nvidia.NAMESPACE)
-    yield from refused_pkey(plan)
+    yield from sriov.find_refusals(plan, nvidia.NAMESPACE)
+    yield from check_pkey(plan)
 
 
 STACK = Stack(
     name="openshift",
     title="OpenShift's SR-IOV operator gives each pod a VF of each rail; NVIDIA's operator there brings NV-IPAM",
+    traits=Traits(
+        share_always(Share.VF),
+        "released",
+        "Red Hat's product",
+        count_multus_writes,
+        kubernetes="1.29",
+        operators=("OpenShift 4.16 with OLM",),
+        only_for="OpenShift",
+    ),
     needs=(
         "OpenShift 4.16 or later, its catalogues redhat-operators and certified-operators",
         "a NodeFeatureDiscovery object (nfd.openshift.io/v1), for the label of the fabric's nodes",
@@ -138,9 +155,11 @@ STACK = Stack(
         "scheme point-to-point: a /31 has no address for a VF",
         "PKeys (take network-operator-ib-sriov)",
         "names of RDMA devices that are known before the pod starts",
+        DEALT_BLOCKS,
     ),
-    stages=_stages,
-    access=_access,
-    refusals=_refusals,
+    stages=_build_stages,
+    access=lambda plan: sriov.build_access(plan, PREFIX),
+    refusals=_find_refusals,
     platform_operators=True,
+    deploys_driver=True,
 )

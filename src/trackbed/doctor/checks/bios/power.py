@@ -1,13 +1,13 @@
-"""Settings of the firmware setup besides PCI: CPU power saving, and kernel lockdown by Secure Boot."""
+"""Firmware settings other than PCI: CPU power saving, and kernel lockdown by Secure Boot."""
 
 import re
 from collections import Counter
 from collections.abc import Iterator
 
-from trackbed.doctor.catalogue import judge
+from trackbed.doctor.catalogue import build_finding
 from trackbed.doctor.checks.firmware.settings import list_unmet_settings
 from trackbed.doctor.finding import Finding
-from trackbed.doctor.hardware import iter_functions
+from trackbed.doctor.hardware import iter_pci_functions
 from trackbed.doctor.view import NodeView
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
@@ -16,21 +16,21 @@ LOCKDOWN = "/sys/kernel/security/lockdown"
 READS = Wanted(files=(_GOVERNORS, LOCKDOWN))
 
 
-def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Check the CPU governor and kernel lockdown, where the host has them."""
+def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check the CPU governor and kernel lockdown, if the kernel has them."""
     governors = Counter(host.read_text(path) for path in host.glob(_GOVERNORS))
     if governors:
         evidence = ", ".join(f"{count} CPUs {name}" for name, count in governors.most_common())
         ok = set(governors) == {"performance"}
-        yield judge("bios-cpu-governor-powersave", view.node, None, ok=ok, evidence=evidence)
+        yield build_finding("bios-cpu-governor-powersave", view.node, None, ok=ok, evidence=evidence)
     mode = re.search(r"\[(\w+)\]", host.read_text(LOCKDOWN) or "")
     if mode:
         unmet = [
             setting
-            for port, pci in iter_functions(view, host)
+            for port, pci in iter_pci_functions(view, host)
             for setting in list_unmet_settings(view, host, port, pci)
         ]
         evidence = f"{LOCKDOWN} is {mode[1]}"
         evidence += f", and to be set in the NIC: {', '.join(unmet)}" if unmet else ", and the NIC needs no settings"
         ok = mode[1] == "none" or not unmet
-        yield judge("bios-lockdown-blocks-firmware-tools", view.node, None, ok=ok, evidence=evidence)
+        yield build_finding("bios-lockdown-blocks-firmware-tools", view.node, None, ok=ok, evidence=evidence)

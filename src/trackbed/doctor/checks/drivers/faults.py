@@ -1,17 +1,17 @@
-"""Events that happened to a port after its setup: its driver was reloaded, or the IOMMU refused its accesses."""
+"""Events after a port was set up: a reload of its driver, or DMA that the IOMMU blocked."""
 
 import re
 from collections.abc import Iterator
 
-from trackbed.doctor.catalogue import judge
+from trackbed.doctor.catalogue import build_finding
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.hardware import (
     DEVICES,
+    describe_log_coverage,
     describe_log_error,
-    describe_log_reach,
     find_driver,
     find_log_line,
-    iter_functions,
+    iter_pci_functions,
     list_accelerators,
     read_kernel_log,
 )
@@ -27,29 +27,29 @@ _BLOCKED = (
     r"(?:DMAR: \[[^\]]* NO_PASID\] Request device \[{address}\]|"
     r"AMD-Vi: Event logged \[IO_PAGE_FAULT .*device=\S*{address})"
 )
-"""Formats of drivers/iommu/intel/dmar.c and amd/iommu.c; the first has bus, device and function only."""
+"""Messages of drivers/iommu/intel/dmar.c and amd/iommu.c; the first has no PCI domain in its address."""
 
 
-def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Check each port, and all GPUs together, since they belong to no single rail."""
-    for port, pci in iter_functions(view, host):
+def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check each port, and all GPUs together, because a GPU does not belong to a single rail."""
+    for port, pci in iter_pci_functions(view, host):
         if port.rail not in view.rails_in_pods and find_driver(host, pci) is not None:
             yield from check_reload(view, host, port, pci)
     log = read_kernel_log(host)
     if log is None:
-        yield judge("driver-iommu-page-faults", view.node, None, ok=None, evidence=describe_log_error(host))
+        yield build_finding("driver-iommu-page-faults", view.node, None, ok=None, evidence=describe_log_error(host))
         return
-    for port, pci in iter_functions(view, host):
+    for port, pci in iter_pci_functions(view, host):
         line = _find_page_fault(log, pci)
-        evidence = line or describe_log_reach(log)
-        yield judge("driver-iommu-page-faults", view.node, port, ok=not line, evidence=evidence)
+        evidence = line or describe_log_coverage(log)
+        yield build_finding("driver-iommu-page-faults", view.node, port, ok=not line, evidence=evidence)
     lines = [line for gpu in list_accelerators(host) if (line := _find_page_fault(log, gpu))]
     if lines:
-        yield judge("driver-iommu-page-faults", view.node, None, ok=False, evidence=lines[0])
+        yield build_finding("driver-iommu-page-faults", view.node, None, ok=False, evidence=lines[0])
 
 
 def _find_page_fault(log: str, pci: str) -> str:
-    """Return the last line of the log about a refused access of a function; empty where there is none."""
+    """Return the last log line about a PCI function's DMA that the IOMMU blocked; empty if there is none."""
     address = re.escape(pci.partition(":")[2])
     return find_log_line(log, _BLOCKED.format(address=address)) if re.search(_ANY_BLOCKED, log) else ""
 
@@ -57,9 +57,9 @@ def _find_page_fault(log: str, pci: str) -> str:
 def check_reload(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
     """Check that the port's driver was not reloaded since the last apply.
 
-    A reload removes everything that belongs to the interface and leaves the rule, which does not. The carrier counts
-    then start again at 0; an interface that was only set down keeps them. The interface is found by its PCI function,
-    because a new interface may not have the planned name yet.
+    A reload removes the interface with its addresses and routes, but not the rule. The new interface counts its
+    carrier changes from 0; an interface that was only set down keeps its counts. The interface is found by its PCI
+    function, because a new interface may not have the planned name yet.
     """
     links = [link for link in view.state.links if link.parent_device == pci]
     link, baseline = next(iter(links), view.find_link(port)), (view.baseline or {}).get(port.netdev)
@@ -71,7 +71,7 @@ def check_reload(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> It
     table = view.node.common.rails[port.rail].table
     loss = f"is new: no address, no route in table {table}, {vfs or 0} VFs; the rule for table {table} remained"
     evidence = f"{link.name} {loss if has_lost else 'has existed since it was set up'}"
-    yield judge("driver-reload-lost-config", view.node, port, ok=not has_lost, evidence=evidence)
+    yield build_finding("driver-reload-lost-config", view.node, port, ok=not has_lost, evidence=evidence)
 
 
 def _has_only_rule(view: NodeView, port: PortPlan, link: Link) -> bool:

@@ -7,34 +7,36 @@ DMA-BUF, which needs the open kernel modules and Linux 5.12.
 import re
 from collections.abc import Iterator
 
-from trackbed.doctor.catalogue import judge
+from trackbed.doctor.catalogue import build_finding
 from trackbed.doctor.finding import Finding
-from trackbed.doctor.hardware import DEVICES, NVIDIA, find_log_line, read_attribute, read_kernel_log
+from trackbed.doctor.hardware import DEVICES, NVIDIA, find_log_line, read_kernel_log, read_pci_attribute
 from trackbed.doctor.view import NodeView
-from trackbed.host.runner import Ran
+from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
-DRIVER = "/proc/driver/nvidia/version"
-MODULE = "/sys/module/nvidia/version"
+DRIVER_VERSION = "/proc/driver/nvidia/version"
+MODULE_VERSION = "/sys/module/nvidia/version"
 RELEASE = "/proc/sys/kernel/osrelease"
-MANAGER = ("systemctl", "is-active", "nvidia-fabricmanager")
+FABRIC_MANAGER_STATE = ("systemctl", "is-active", "nvidia-fabricmanager")
 _PEERMEM = (
     "/sys/module/nvidia_peermem/version",
     "/sys/kernel/mm/memory_peers/nv_mem/version",
     "/sys/kernel/mm/memory_peers/nv_mem_nc/version",
 )
 _LIBRARIES = ("/usr/lib/*/libnvidia-ml.so.1", "/usr/lib64/libnvidia-ml.so.1")
-READS = Wanted(files=(DRIVER, MODULE, RELEASE, *_PEERMEM), links=_LIBRARIES, commands=(MANAGER,))
+READS = Wanted(
+    files=(DRIVER_VERSION, MODULE_VERSION, RELEASE, *_PEERMEM), links=_LIBRARIES, commands=(FABRIC_MANAGER_STATE,)
+)
 
 _DMABUF_SINCE = (5, 12)
-_BRIDGE_OTHER = "0x0680"
-"""PCI class of an NVSwitch of HGX A100, H100 and H200."""
+_NVSWITCH_CLASS = "0x0680"
+"""PCI class of the NVSwitches in HGX A100, H100 and H200."""
 _UNKNOWN_SYMBOL = r"Unknown symbol ib_register_peer_memory_client"
 
 
-def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Check the driver where it is loaded."""
-    driver = host.read_text(DRIVER)
+def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check the NVIDIA driver, if it is loaded."""
+    driver = host.read_text(DRIVER_VERSION)
     if driver is None:
         return
     yield from check_library(view, host)
@@ -43,36 +45,38 @@ def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
         yield from check_gpudirect(view, host, driver)
 
 
-def check_gpudirect(view: NodeView, host: Snapshot, driver: str) -> Iterator[Finding]:
-    """Check that NICs can reach GPU memory; `driver` is the version text of the loaded driver."""
+def check_gpudirect(view: NodeView, host: Snapshot, driver_version: str) -> Iterator[Finding]:
+    """Check that NICs can reach GPU memory; `driver_version` is the content of /proc/driver/nvidia/version."""
     peermem = [path for path in _PEERMEM if path in host.files]
-    has_dmabuf = "Open Kernel Module" in driver and _read_kernel_release(host) >= _DMABUF_SINCE
+    has_dmabuf = "Open Kernel Module" in driver_version and _read_kernel_release(host) >= _DMABUF_SINCE
     refusal = find_log_line(read_kernel_log(host) or "", _UNKNOWN_SYMBOL) if not peermem else ""
     paths = [*peermem, *(["DMA-BUF: open kernel modules"] if has_dmabuf else [])]
-    evidence = ", ".join(paths)
-    evidence = evidence or "no nvidia-peermem, and no DMA-BUF (it needs the open kernel modules and Linux 5.12)"
+    evidence = ", ".join(paths) or "no nvidia-peermem, and no DMA-BUF (it needs the open kernel modules and Linux 5.12)"
     if peermem or not has_dmabuf:
-        yield judge("driver-peermem-unknown-symbol", view.node, None, ok=not refusal, evidence=refusal or evidence)
-    yield judge("driver-gpudirect-path-missing", view.node, None, ok=bool(paths), evidence=evidence)
+        yield build_finding(
+            "driver-peermem-unknown-symbol", view.node, None, ok=not refusal, evidence=refusal or evidence
+        )
+    yield build_finding("driver-gpudirect-path-missing", view.node, None, ok=bool(paths), evidence=evidence)
 
 
 def _read_kernel_release(host: Snapshot) -> tuple[int, ...]:
+    """Return (major, minor) of the running kernel; (0, 0) if unknown."""
     match = re.match(r"(\d+)\.(\d+)", host.read_text(RELEASE) or "")
     return tuple(map(int, match.groups())) if match else (0, 0)
 
 
 def check_library(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Check that the library has the version of the loaded module.
+    """Check that libnvidia-ml has the same version as the loaded nvidia module.
 
     The version is in the library's file name: libnvidia-ml.so.1 links to libnvidia-ml.so.570.86.15.
     """
-    loaded = host.read_text(MODULE)
-    targets = {host.get_target(path) or "" for pattern in _LIBRARIES for path in host.glob(pattern)}
+    loaded = host.read_text(MODULE_VERSION)
+    targets = {host.get_target(path) or "" for path in host.glob(*_LIBRARIES)}
     versions = {name.partition(".so.")[2] for name in targets if re.search(r"\.so\.\d+\.\d", name)}
     if loaded is None or not versions:
         return
     evidence = f"module {loaded}, library {', '.join(sorted(versions))}"
-    yield judge("driver-nvidia-library-mismatch", view.node, None, ok=loaded in versions, evidence=evidence)
+    yield build_finding("driver-nvidia-library-mismatch", view.node, None, ok=loaded in versions, evidence=evidence)
 
 
 def check_fabric_manager(view: NodeView, host: Snapshot) -> Iterator[Finding]:
@@ -80,14 +84,14 @@ def check_fabric_manager(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     switches = [
         pci
         for pci in host.folders.get(DEVICES, ())
-        if read_attribute(host, pci, "vendor") == NVIDIA
-        and (read_attribute(host, pci, "class") or "").startswith(_BRIDGE_OTHER)
+        if read_pci_attribute(host, pci, "vendor") == NVIDIA
+        and (read_pci_attribute(host, pci, "class") or "").startswith(_NVSWITCH_CLASS)
     ]
     if not switches:
         return
-    ran = host.get_outcome(*MANAGER)
-    state = ran.output.strip() if isinstance(ran, Ran) else None
+    outcome = host.get_outcome(*FABRIC_MANAGER_STATE)
+    state = outcome.output.strip() if isinstance(outcome, ProgramResult) else None
     ok = None if state is None else state == "active"
     evidence = f"{len(switches)} NVSwitches; "
     evidence += f"nvidia-fabricmanager is {state}" if state else "the state of nvidia-fabricmanager needs systemctl"
-    yield judge("driver-fabric-manager-down", view.node, None, ok=ok, evidence=evidence)
+    yield build_finding("driver-fabric-manager-down", view.node, None, ok=ok, evidence=evidence)

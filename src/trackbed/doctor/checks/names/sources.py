@@ -1,56 +1,59 @@
-"""Sources of a port's name: rules of udev(7), files of systemd.link(5), set-name of netplan(5)."""
+"""Files that give a port its name: rules of udev(7), files of systemd.link(5), set-name of netplan(5)."""
 
 import configparser
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import yaml
-
-from trackbed.doctor.catalogue import judge
+from trackbed.doctor.catalogue import build_finding
 from trackbed.doctor.finding import Finding
+from trackbed.doctor.host_yaml import parse_host_yaml
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.plan.plan import PortPlan
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
+from trackbed.host.transaction import netplan_entries
 
 _RULES = ("/etc/udev/rules.d/*.rules", "/run/udev/rules.d/*.rules")
 _LINKS = ("/etc/systemd/network/*.link", "/run/systemd/network/*.link")
 _NETPLAN = "/etc/netplan/*.yaml"
 _NAME_KEY = re.compile(r'\bNAME:?="([^"]*)"')
-_GENERATED = "-netplan-"
-"""Part of the name of a file that netplan generates; it repeats netplan's own files."""
+_GENERATED_INFIX = "-netplan-"
+"""Part of the names of files that netplan generates; they are skipped, because netplan's own files are read."""
 _MATCH_KEYS = ("path", "macaddress", "permanentmacaddress")
 
 READS = Wanted(files=(*_RULES, *_LINKS, _NETPLAN))
 
 
 class NameSource(NamedTuple):
-    """An entry of a file that names a device; `match` is the text that identifies the device."""
+    """A rule or section of a file that names a device; `match` is the text that identifies the device."""
 
     path: str
     name: str
     match: str
 
 
-def check(view: NodeView) -> Iterator[Finding]:
-    """Check each port that a file names."""
-    host = view.host
-    if host is None:
-        return
+def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check that at most one file names each port."""
     sources = [*_iter_udev_rules(host), *_iter_link_files(host), *_iter_set_names(host)]
     for port in view.iter_ports():
-        paths = sorted({source.path for source in sources if _applies(source, port)})
+        paths = sorted({source.path for source in sources if _names_port(source, port)})
         if paths:
-            yield judge("names-two-naming-sources", view.node, port, ok=len(paths) == 1, evidence=", ".join(paths))
+            yield build_finding(
+                "names-two-naming-sources", view.node, port, ok=len(paths) == 1, evidence=", ".join(paths)
+            )
 
 
-def _applies(source: NameSource, port: PortPlan) -> bool:
+def _names_port(source: NameSource, port: PortPlan) -> bool:
+    """Return whether a source gives the port's name to a device, or any name to the port's device."""
     addresses = [address for address in (port.pci, port.mac) if address]
     return source.name == port.netdev or any(address.lower() in source.match.lower() for address in addresses)
 
 
 def _iter_udev_rules(host: Snapshot) -> Iterator[NameSource]:
-    for path in _glob_all(host, *_RULES):
+    """Yield the udev rules that name network devices, except those that netplan generated."""
+    for path in host.glob(*_RULES):
+        if _GENERATED_INFIX in path:
+            continue
         lines = (host.read_text(path) or "").replace("\\\n", " ").splitlines()
         for line in lines:
             key = None if line.lstrip().startswith("#") else _NAME_KEY.search(line)
@@ -59,8 +62,9 @@ def _iter_udev_rules(host: Snapshot) -> Iterator[NameSource]:
 
 
 def _iter_link_files(host: Snapshot) -> Iterator[NameSource]:
-    for path in _glob_all(host, *_LINKS):
-        if _GENERATED in path:
+    """Yield the .link files that name network devices, except those that netplan generated."""
+    for path in host.glob(*_LINKS):
+        if _GENERATED_INFIX in path:
             continue
         parser = configparser.ConfigParser(strict=False, interpolation=None, delimiters=("=",))
         try:
@@ -73,24 +77,26 @@ def _iter_link_files(host: Snapshot) -> Iterator[NameSource]:
 
 
 def _iter_set_names(host: Snapshot) -> Iterator[NameSource]:
-    for path in _glob_all(host, _NETPLAN):
+    """Yield the entries of netplan files that have `set-name`, except those that Trackbed overrides.
+
+    A later file overrides the values of an earlier one (netplan(5)); Trackbed's gives the name of its .link file.
+    """
+    entries: dict[str, dict[str, object]] = {}
+    paths: dict[str, str] = {}
+    for path in sorted(host.glob(_NETPLAN)):
         for key, settings in iter_ethernets(host.read_text(path) or ""):
-            if isinstance(name := settings.get("set-name"), str):
-                yield NameSource(path, name, f"{key} {settings.get('match')}")
+            entries[key] = entries.get(key, {}) | settings
+            paths[key] = path if "set-name" in settings else paths.get(key, path)
+    for key, settings in entries.items():
+        if isinstance(name := settings.get("set-name"), str) and paths[key] != netplan_entries.FILE:
+            yield NameSource(paths[key], name, f"{key} {settings.get('match')}")
 
 
 def iter_ethernets(text: str) -> Iterator[tuple[str, dict[str, object]]]:
-    """Yield the ethernets of a netplan file with their settings; none where it is malformed."""
-    try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError:
-        return
+    """Yield (name, settings) for each entry in `ethernets` of a netplan file; nothing if it is malformed."""
+    document = parse_host_yaml(text)
     network = document.get("network") if isinstance(document, dict) else None
     ethernets = network.get("ethernets") if isinstance(network, dict) else None
     for name, settings in ethernets.items() if isinstance(ethernets, dict) else ():
         if isinstance(settings, dict):
             yield str(name), settings
-
-
-def _glob_all(host: Snapshot, *patterns: str) -> list[str]:
-    return [path for pattern in patterns for path in host.glob(pattern)]

@@ -1,15 +1,13 @@
-"""One RDMA device for each port, with the device nodes that programs open, and no lost device."""
+"""Each port has one RDMA device, with the device nodes that programs open; no device is lost in a namespace."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from trackbed.doctor.catalogue import judge
-from trackbed.doctor.checks.rdma.stack import CLASSES, NODES, RDMA_OF
+from trackbed.doctor.catalogue import build_finding
+from trackbed.doctor.checks.rdma.stack import CLASSES, NODES, RDMA_DRIVERS
 from trackbed.doctor.checks.vfs import owners
-from trackbed.doctor.checks.vfs.functions import READS as FUNCTIONS
-from trackbed.doctor.checks.vfs.functions import get_device_folder, iter_vfs, summarize
+from trackbed.doctor.checks.vfs.functions import get_device_folder, iter_vfs, summarize_items
 from trackbed.doctor.finding import Finding
-from trackbed.doctor.rdma_devices import READS as DEVICES
 from trackbed.doctor.rdma_devices import SysfsRdmaDevice, list_rdma_devices
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.plan.plan import PortPlan
@@ -18,36 +16,37 @@ from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 _VERBS = "/sys/class/infiniband_verbs/uverbs*/ibdev"
 _MAD = "/sys/class/infiniband_mad/umad*/ibdev"
 
-READS = Wanted(files=(_VERBS, _MAD)) | DEVICES | FUNCTIONS | owners.READS
+READS = Wanted(files=(_VERBS, _MAD))
 
 
-def check(view: NodeView) -> Iterator[Finding]:
-    """Check each port with RDMA hardware, and all other ports where one of them has soft-RoCE."""
-    host = view.host
-    if host is None or "infiniband" not in host.folders.get(CLASSES, ()):
+def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check each port with RDMA hardware, and if any port uses soft-RoCE, every port."""
+    if "infiniband" not in host.folders.get(CLASSES, ()):
         return
     devices = {port.rail: list_rdma_devices(host, port.netdev) for port in view.iter_ports()}
     has_soft = any(device.is_soft for port_devices in devices.values() for device in port_devices)
-    nodes = _DeviceNodes(_map_nodes(host, _VERBS), _map_nodes(host, _MAD), host.folders.get(NODES, ()))
+    nodes = _DeviceNodes(_map_device_nodes(host, _VERBS), _map_device_nodes(host, _MAD), host.folders.get(NODES, ()))
     for port in view.iter_ports():
         if view.find_link(port) is None:
             continue  # step names reports the missing interface
         port_devices, driver = devices[port.rail], host.get_target(f"{get_device_folder(port.netdev)}/driver")
-        if port_devices or has_soft or driver in RDMA_OF:
-            yield check_count(view, port, port_devices, driver)
+        if port_devices or has_soft or driver in RDMA_DRIVERS:
+            yield check_device_count(view, port, port_devices, driver)
         yield from check_device_nodes(view, port, nodes, port_devices)
         yield from check_lost_devices(view, host, port)
 
 
-def check_count(view: NodeView, port: PortPlan, devices: tuple[SysfsRdmaDevice, ...], driver: str | None) -> Finding:
+def check_device_count(
+    view: NodeView, port: PortPlan, devices: tuple[SysfsRdmaDevice, ...], driver: str | None
+) -> Finding:
     """Check that the port has exactly one RDMA device."""
     names = ", ".join(device.name for device in devices) or "none"
     evidence = f"{port.netdev} (driver {driver}) has RDMA devices: {names}"
-    return judge("rdma-device-missing-for-port", view.node, port, ok=len(devices) == 1, evidence=evidence)
+    return build_finding("rdma-device-missing-for-port", view.node, port, ok=len(devices) == 1, evidence=evidence)
 
 
 class _DeviceNodes(NamedTuple):
-    """Names of device nodes by RDMA device, and the names that exist in /dev/infiniband."""
+    """RDMA device -> name of its node for verbs and for management datagrams; `present` lists /dev/infiniband."""
 
     verbs: Mapping[str, str]
     mad: Mapping[str, str]
@@ -57,7 +56,7 @@ class _DeviceNodes(NamedTuple):
 def check_device_nodes(
     view: NodeView, port: PortPlan, nodes: _DeviceNodes, devices: tuple[SysfsRdmaDevice, ...]
 ) -> Iterator[Finding]:
-    """Check the device nodes of verbs and of management datagrams; only hardware needs the latter."""
+    """Check the device nodes for verbs and for management datagrams; soft-RoCE does not need the latter."""
     hardware = tuple(device for device in devices if not device.is_soft)
     for fault_id, names, checked in (
         ("rdma-uverbs-node-missing", nodes.verbs, devices),
@@ -69,12 +68,12 @@ def check_device_nodes(
             if names.get(device.name) not in nodes.present
         ]
         if checked:
-            listing = summarize([names[device.name] for device in checked if device.name in names])
-            evidence = f"not in {NODES}: {summarize(missing)}" if missing else listing
-            yield judge(fault_id, view.node, port, ok=not missing, evidence=evidence)
+            listing = summarize_items([names[device.name] for device in checked if device.name in names])
+            evidence = f"not in {NODES}: {summarize_items(missing)}" if missing else listing
+            yield build_finding(fault_id, view.node, port, ok=not missing, evidence=evidence)
 
 
-def _map_nodes(host: Snapshot, pattern: str) -> Mapping[str, str]:
+def _map_device_nodes(host: Snapshot, pattern: str) -> Mapping[str, str]:
     """Return RDMA device -> name of its device node."""
     return {device: path.split("/")[-2] for path in host.glob(pattern) if (device := host.read_text(path)) is not None}
 
@@ -84,16 +83,16 @@ def check_lost_devices(view: NodeView, host: Snapshot, port: PortPlan) -> Iterat
 
     In exclusive mode a device moves into the pod's namespace, and returns when that namespace ends.
     """
-    vfs = [vf for vf in iter_vfs(host, port.netdev) if vf.driver in RDMA_OF]
+    vfs = [vf for vf in iter_vfs(host, port.netdev) if vf.driver in RDMA_DRIVERS]
     if view.node.common.rdma_mode != "exclusive" or not vfs:
         return
-    away = [vf.pci for vf in vfs if not vf.rdma]
+    away = [vf.pci for vf in vfs if not vf.rdma_devices]
     if away and owners.CHECKPOINT not in host.files:
-        evidence = f"not on the host: devices of {summarize(away)}; kubelet's record of pods is missing"
-        yield judge("rdma-device-lost-in-namespace", view.node, port, ok=None, evidence=evidence)
+        evidence = f"not on the host: devices of {summarize_items(away)}; kubelet's record of pods is missing"
+        yield build_finding("rdma-device-lost-in-namespace", view.node, port, ok=None, evidence=evidence)
         return
     held = {function.pci for function in owners.iter_held_functions(host)}
     lost = [pci for pci in away if pci not in held]
-    evidence = f"in pods: {summarize(away) or 'none'}"
-    evidence = f"not on the host and in no pod: devices of {summarize(lost)}" if lost else evidence
-    yield judge("rdma-device-lost-in-namespace", view.node, port, ok=not lost, evidence=evidence)
+    evidence = f"in pods: {summarize_items(away) or 'none'}"
+    evidence = f"not on the host and in no pod: devices of {summarize_items(lost)}" if lost else evidence
+    yield build_finding("rdma-device-lost-in-namespace", view.node, port, ok=not lost, evidence=evidence)

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv6Address
+from typing import NamedTuple
 
-from trackbed.doctor.catalogue import judge
+from trackbed.doctor.catalogue import build_finding
 from trackbed.doctor.finding import Finding
-from trackbed.doctor.rdma_devices import BELOW, VIRTUAL, SysfsRdmaDevice, list_rdma_devices
+from trackbed.doctor.rdma_devices import HARDWARE_DEVICES, SOFT_DEVICES, SysfsRdmaDevice, list_rdma_devices
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.model.ranges import V4, format_address
 from trackbed.fabric.plan.plan import AddressPlan, PortPlan
@@ -17,18 +18,18 @@ HEADERS_BYTES = 96
 """Bytes that the kernel subtracts from an interface's MTU to derive the path MTU: GRH 40, UDP 8, BTH 12, XRC 4, atomic
 28, checksum 4 (iboe_get_mtu of include/rdma/ib_addr.h)."""
 PATH_MTUS = (4096, 2048, 1024, 512, 256)
-"""enum ib_mtu of include/rdma/ib_verbs.h, in bytes."""
-MAPPED = 0xFFFF << 32
+"""Path MTUs in bytes, largest first (enum ib_mtu of include/rdma/ib_verbs.h)."""
+IPV4_MAPPED_PREFIX = 0xFFFF << 32
 """Prefix of an IPv4 address as a GID: ::ffff:a.b.c.d (RFC 4291, 2.5.5.2)."""
 
 _DEVINFO = ("ibv_devinfo",)
 _PORT = "ports/1"
 _INDEXES, _INDEX_PATTERNS = range(20), ("[0-9]", "1[0-9]")
-"""GIDs that are read. A table has 256; each address takes two of the first free ones."""
-_FOLDERS = (f"{BELOW}/*/{_PORT}", f"{VIRTUAL}/*/{_PORT}")
+"""Indexes of the GIDs that are read: a table has 256, and each address takes the first two that are free."""
+_FOLDERS = (f"{HARDWARE_DEVICES}/*/{_PORT}", f"{SOFT_DEVICES}/*/{_PORT}")
 _GID_FILES = ("gids", "gid_attrs/types", "gid_attrs/ndevs")
-_RATE = re.compile(r"([0-9.]+) Gb/sec \((\d+)X")
-_V2 = "RoCE v2"
+_RATE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) Gb/sec \((\d{1,9})X")
+_ROCE_V2 = "RoCE v2"
 
 READS = Wanted(
     files=(
@@ -41,28 +42,25 @@ READS = Wanted(
 
 @dataclass(frozen=True, slots=True)
 class Gid:
-    """One address of an RDMA port."""
+    """An entry of an RDMA port's GID table; `kind` is `IB/RoCE v1` or `RoCE v2`."""
 
     number: int
     kind: str
     netdev: str
 
 
-def check(view: NodeView) -> Iterator[Finding]:
+def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check each port that has one RDMA device on the host, and compare the rates of all ports."""
-    host = view.host
-    if host is None:
-        return
-    rates = {port.rail: _read_rate(host, port) for port in view.iter_ports()}
-    best = max((rate for rate in rates.values() if rate is not None), default=(0.0, 0))
+    rates = {port.rail: _read_port_rate(host, port) for port in view.iter_ports()}
+    best = max((rate for rate in rates.values() if rate is not None), default=_PortRate(0.0, 0))
     for port in view.iter_ports():
         devices = list_rdma_devices(host, port.netdev)
         if len(devices) == 1:
             yield from check_device(view, host, port, devices[0])
         rate = rates[port.rail]
         if rate is not None:
-            evidence = f"{rate[0]:g} Gb/s, {rate[1]} lanes; the best port has {best[0]:g} Gb/s, {best[1]} lanes"
-            yield judge("rdma-rate-below-plan", view.node, port, ok=rate == best, evidence=evidence)
+            evidence = f"{_format_rate(rate)}; the best port has {_format_rate(best)}"
+            yield build_finding("rdma-rate-below-plan", view.node, port, ok=rate == best, evidence=evidence)
 
 
 def check_device(view: NodeView, host: Snapshot, port: PortPlan, device: SysfsRdmaDevice) -> Iterator[Finding]:
@@ -72,26 +70,37 @@ def check_device(view: NodeView, host: Snapshot, port: PortPlan, device: SysfsRd
         return
     is_active = state.endswith("ACTIVE")
     evidence = f"{device.name}: state {state}, phys_state {physical}"
-    yield judge("rdma-port-down", view.node, port, ok=is_active, evidence=evidence)
+    yield build_finding("rdma-port-down", view.node, port, ok=is_active, evidence=evidence)
     if is_active and host.read_text(f"{device.folder}/{_PORT}/link_layer") == "Ethernet":
         yield from check_gids(view, host, port, device)
         yield from check_path_mtu(view, host, port, device)
 
 
-def _read_rate(host: Snapshot, port: PortPlan) -> tuple[float, int] | None:
-    """Return the rate in Gb/s and the lanes of an active hardware port.
+class _PortRate(NamedTuple):
+    """The rate of an RDMA port, and its number of lanes."""
 
-    The plan has no rate; the rates of all rails are compared instead.
+    gbit_per_second: float
+    lanes: int
+
+
+def _format_rate(rate: _PortRate) -> str:
+    return f"{rate.gbit_per_second:g} Gb/s, {rate.lanes} lanes"
+
+
+def _read_port_rate(host: Snapshot, port: PortPlan) -> _PortRate | None:
+    """Return the rate of a hardware port; None if it is not active.
+
+    The plan has no rate, so the rates of all rails are compared.
     """
     for device in list_rdma_devices(host, port.netdev):
         match = _RATE.match(host.read_text(f"{device.folder}/{_PORT}/rate") or "")
         if match and not device.is_soft and (host.read_text(f"{device.folder}/{_PORT}/state") or "").endswith("ACTIVE"):
-            return float(match[1]), int(match[2])
+            return _PortRate(float(match[1]), int(match[2]))
     return None
 
 
 def check_gids(view: NodeView, host: Snapshot, port: PortPlan, device: SysfsRdmaDevice) -> Iterator[Finding]:
-    """Check that each planned address has a GID of RoCE v2."""
+    """Check that each planned address has a RoCE v2 GID."""
     table = list(_read_gids(host, device))
     if not table:
         return
@@ -99,18 +108,19 @@ def check_gids(view: NodeView, host: Snapshot, port: PortPlan, device: SysfsRdma
         gids = [gid for gid in table if gid.number == _to_gid(address) and gid.netdev == port.netdev]
         kinds = ", ".join(gid.kind for gid in gids) or "no GID"
         evidence = f"{device.name}: {kinds} for {format_address(address.version, address.address)}"
-        yield judge("rdma-gid-without-address", view.node, port, ok=bool(gids), evidence=evidence)
+        yield build_finding("rdma-gid-without-address", view.node, port, ok=bool(gids), evidence=evidence)
         if gids:
-            ok = any(gid.kind == _V2 for gid in gids)
-            yield judge("rdma-gid-rocev1-only", view.node, port, ok=ok, evidence=evidence)
+            ok = any(gid.kind == _ROCE_V2 for gid in gids)
+            yield build_finding("rdma-gid-rocev1-only", view.node, port, ok=ok, evidence=evidence)
 
 
 def _to_gid(address: AddressPlan) -> int:
-    return MAPPED | address.address if address.version == V4 else address.address
+    """Return the GID of an address: an IPv6 address itself, or an IPv4-mapped one."""
+    return IPV4_MAPPED_PREFIX | address.address if address.version == V4 else address.address
 
 
 def _read_gids(host: Snapshot, device: SysfsRdmaDevice) -> Iterator[Gid]:
-    """Yield the GIDs in use; for unused ones the kernel returns zeros and refuses type and interface (EINVAL)."""
+    """Yield the GIDs in use. Unused ones are zeros, and reading their type or interface fails (EINVAL)."""
     folder = f"{device.folder}/{_PORT}"
     for index in _INDEXES:
         kind, netdev = (host.read_text(f"{folder}/gid_attrs/{name}/{index}") for name in ("types", "ndevs"))
@@ -123,7 +133,7 @@ def _read_gids(host: Snapshot, device: SysfsRdmaDevice) -> Iterator[Gid]:
 
 
 def check_path_mtu(view: NodeView, host: Snapshot, port: PortPlan, device: SysfsRdmaDevice) -> Iterator[Finding]:
-    """Check the path MTU that the device reports; without a report, the one that follows from the interface's MTU."""
+    """Check the path MTU that ibv_devinfo reports or, without it, the one that the interface's MTU allows."""
     link, planned = view.find_link(port), view.node.common.path_mtu_bytes
     if link is None:
         return
@@ -131,13 +141,13 @@ def check_path_mtu(view: NodeView, host: Snapshot, port: PortPlan, device: Sysfs
     derived = next((size for size in PATH_MTUS if size <= link.mtu - HEADERS_BYTES), 0)
     path_mtu = reported if reported is not None else derived
     evidence = f"{device.name}: path MTU {path_mtu}, planned {planned}; {port.netdev} has MTU {link.mtu}"
-    yield judge("rdma-active-mtu-low", view.node, port, ok=path_mtu >= planned, evidence=evidence)
+    yield build_finding("rdma-active-mtu-low", view.node, port, ok=path_mtu >= planned, evidence=evidence)
 
 
-def _parse_active_mtu(output: str, name: str) -> int | None:
-    """Return the active_mtu that ibv_devinfo(1) prints for a device: `active_mtu:		1024 (3)`."""
+def _parse_active_mtu(output: str, device_name: str) -> int | None:
+    """Return the active MTU that ibv_devinfo(1) prints for a device, `active_mtu:		1024 (3)`; None if absent."""
     for block in output.split("hca_id:")[1:]:
-        if block.split(maxsplit=1)[0] == name:
-            match = re.search(r"active_mtu:\s+(\d+)", block)
+        if block.split(maxsplit=1)[0] == device_name:
+            match = re.search(r"active_mtu:\s+(\d{1,9})", block)
             return int(match[1]) if match else None
     return None

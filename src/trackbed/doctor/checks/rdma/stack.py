@@ -1,18 +1,24 @@
-"""The kernel's RDMA stack: loaded, with its device nodes, in the planned namespace mode now and after a reboot."""
+"""The kernel's RDMA stack is loaded, with its device nodes, in the planned namespace mode now and after a reboot."""
 
 import re
 from collections.abc import Iterator
 
-from trackbed.doctor.catalogue import judge
-from trackbed.doctor.checks.vfs.functions import get_device_folder, summarize
+from trackbed.doctor.catalogue import build_finding
+from trackbed.doctor.checks.vfs.functions import get_device_folder, summarize_items
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.rdma_devices import list_rdma_devices
 from trackbed.doctor.view import NodeView
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
-CLASSES, MODULES, NODES = "/sys/class", "/sys/module", "/dev/infiniband"
-MODE = f"{MODULES}/ib_core/parameters/netns_mode"
-RDMA_OF = {"mlx5_core": "mlx5_ib", "mlx4_core": "mlx4_ib", "bnxt_en": "bnxt_re", "ice": "irdma", "ionic": "ionic_rdma"}
+CLASSES, LOADED, NODES = "/sys/class", "/sys/module", "/dev/infiniband"
+MODE = f"{LOADED}/ib_core/parameters/netns_mode"
+RDMA_DRIVERS = {
+    "mlx5_core": "mlx5_ib",
+    "mlx4_core": "mlx4_ib",
+    "bnxt_en": "bnxt_re",
+    "ice": "irdma",
+    "ionic": "ionic_rdma",
+}
 """Driver of an interface -> module that adds its RDMA device (drivers/infiniband/hw)."""
 _MODES = {"Y": "shared", "N": "exclusive"}
 _OPTIONS = ("/etc/modprobe.d/*.conf", "/run/modprobe.d/*.conf", "/usr/lib/modprobe.d/*.conf", "/lib/modprobe.d/*.conf")
@@ -26,41 +32,40 @@ _NAMESPACES = ("/run/netns", "/run/docker/netns")
 READS = Wanted(
     files=(MODE, *_OPTIONS, _CMDLINE),
     links=("/sys/class/net/{netdev}/device/driver",),
-    folders=(CLASSES, MODULES, NODES, *_NAMESPACES),
+    folders=(CLASSES, LOADED, NODES, *_NAMESPACES),
 )
 
 
-def check(view: NodeView) -> Iterator[Finding]:
-    """Check the stack as a whole; skipped where /sys/class could not be listed."""
-    host = view.host
-    if host is None or CLASSES not in host.folders:
+def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check the host's RDMA stack; skipped if /sys/class could not be listed."""
+    if CLASSES not in host.folders:
         return
     missing = list(_iter_missing_modules(view, host))
-    evidence = f"missing: {summarize(missing)}" if missing else "ib_core and the ports' RDMA drivers are loaded"
-    yield judge("rdma-stack-not-loaded", view.node, None, ok=not missing, evidence=evidence)
+    evidence = f"missing: {summarize_items(missing)}" if missing else "ib_core and the ports' RDMA drivers are loaded"
+    yield build_finding("rdma-stack-not-loaded", view.node, None, ok=not missing, evidence=evidence)
     if "infiniband" in host.folders[CLASSES]:
         yield check_rdma_cm(view, host)
         yield from check_netns_mode(view, host)
 
 
 def _iter_missing_modules(view: NodeView, host: Snapshot) -> Iterator[str]:
-    """Yield the modules that are needed and not loaded.
+    """Yield the modules that are needed but not loaded.
 
-    A module that is built into the kernel is not listed, so ports that have their device are not considered.
+    A built-in module may be missing from /sys/module, so ports that have their RDMA device are skipped.
     """
     if "infiniband" not in host.folders[CLASSES]:
         yield "/sys/class/infiniband (ib_core)"
     ports = [port for port in view.iter_ports() if not list_rdma_devices(host, port.netdev)]
     drivers = {host.get_target(f"{get_device_folder(port.netdev)}/driver") or "" for port in ports}
-    modules = {RDMA_OF[driver] for driver in drivers if driver in RDMA_OF}
-    yield from sorted(modules - set(host.folders.get(MODULES, modules)))
+    modules = {RDMA_DRIVERS[driver] for driver in drivers if driver in RDMA_DRIVERS}
+    yield from sorted(modules - set(host.folders.get(LOADED, modules)))
 
 
 def check_rdma_cm(view: NodeView, host: Snapshot) -> Finding:
     """Check for the device node of rdma_cm."""
     ok = "rdma_cm" in host.folders.get(NODES, ())
     evidence = f"{NODES}/rdma_cm {'exists' if ok else 'does not exist'}"
-    return judge("rdma-ucm-node-missing", view.node, None, ok=ok, evidence=evidence)
+    return build_finding("rdma-ucm-node-missing", view.node, None, ok=ok, evidence=evidence)
 
 
 def check_netns_mode(view: NodeView, host: Snapshot) -> Iterator[Finding]:
@@ -68,25 +73,27 @@ def check_netns_mode(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     planned, mode = view.node.common.rdma_mode, _MODES.get(host.read_text(MODE) or "")
     if mode is not None:
         ok = mode == planned
-        yield judge("rdma-netns-mode-wrong", view.node, None, ok=ok, evidence=f"{MODE}: {mode}, planned {planned}")
+        yield build_finding(
+            "rdma-netns-mode-wrong", view.node, None, ok=ok, evidence=f"{MODE}: {mode}, planned {planned}"
+        )
         namespaces = [
             f"{folder}/{name}" for folder in _NAMESPACES for name in host.folders.get(folder, ()) if name != "default"
         ]
-        evidence = f"{mode}, planned {planned}; other namespaces: {summarize(namespaces) or 'none'}"
-        yield judge("rdma-netns-mode-change-busy", view.node, None, ok=ok or not namespaces, evidence=evidence)
+        evidence = f"{mode}, planned {planned}; other namespaces: {summarize_items(namespaces) or 'none'}"
+        yield build_finding("rdma-netns-mode-change-busy", view.node, None, ok=ok or not namespaces, evidence=evidence)
     boot_mode, source = _read_boot_mode(host)
     evidence = f"at boot {boot_mode} by {source}, planned {planned}"
-    yield judge("rdma-netns-mode-not-persistent", view.node, None, ok=boot_mode == planned, evidence=evidence)
+    yield build_finding("rdma-netns-mode-not-persistent", view.node, None, ok=boot_mode == planned, evidence=evidence)
 
 
 def _read_boot_mode(host: Snapshot) -> tuple[str, str]:
-    """Return the mode that the next boot loads ib_core with, and its source.
+    """Return the namespace mode in which the next boot loads ib_core, and the file that sets it.
 
-    The last setting wins; modprobe appends its options to the kernel's own.
+    The last setting wins; modprobe appends its options to those of the kernel command line.
     """
     settings = [("the kernel's default", "1")]
     settings += [(_CMDLINE, value) for value in _ARGUMENT.findall(host.read_text(_CMDLINE) or "")]
-    paths = {path.rpartition("/")[2]: path for pattern in reversed(_OPTIONS) for path in host.glob(pattern)}
+    paths = {path.rpartition("/")[2]: path for path in host.glob(*reversed(_OPTIONS))}
     for _, path in sorted(paths.items()):
         settings += [(path, value) for value in _OPTION.findall(host.read_text(path) or "")]
     source, value = settings[-1]

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from trackbed.doctor.catalogue import judge
-from trackbed.doctor.checks.vfs.functions import DEVICE, get_device_folder, iter_vfs, read_vf_count, summarize
+from trackbed.doctor.catalogue import build_finding
+from trackbed.doctor.checks.vfs.functions import DEVICE, get_device_folder, iter_vfs, read_vf_count, summarize_items
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.plan.plan import PortPlan
@@ -18,11 +18,8 @@ _BONDS = frozenset({"bond", "team"})
 READS = Wanted(files=(f"{DEVICE}/net/*/phys_port_name",), folders=(f"{DEVICE}/net",))
 
 
-def check(view: NodeView) -> Iterator[Finding]:
-    """Check that no port is in a bond, and the e-switch, drivers and state of each port with VFs."""
-    host = view.host
-    if host is None:
-        return
+def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check that no port is in a bond; check the e-switch, drivers and state of each port with VFs."""
     for port in view.iter_ports():
         yield from check_bond(view, port)
         if view.node.common.vfs:
@@ -32,14 +29,14 @@ def check(view: NodeView) -> Iterator[Finding]:
 
 
 def check_bond(view: NodeView, port: PortPlan) -> Iterator[Finding]:
-    """Check that the port is in no bond or team."""
+    """Check that the port is not part of a bond or team."""
     link = view.find_link(port)
     if link is None:
         return
     master = next((other for other in view.state.links if link.master and other.index == link.master), None)
     is_bonded = master is not None and master.kind in _BONDS
     evidence = f"{port.netdev} is part of {master.kind} {master.name}" if master and is_bonded else "in no bond"
-    yield judge("vfs-pf-enslaved", view.node, port, ok=not is_bonded, evidence=evidence)
+    yield build_finding("vfs-pf-enslaved", view.node, port, ok=not is_bonded, evidence=evidence)
 
 
 def check_eswitch(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
@@ -49,28 +46,28 @@ def check_eswitch(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Fi
     known = {netdev: name for netdev, name in names.items() if name is not None}
     representors = [f"{netdev} ({name})" for netdev, name in known.items() if _REPRESENTOR.fullmatch(name)]
     if known:
-        evidence = f"representors: {summarize(representors)}" if representors else "no representors"
-        yield judge("vfs-eswitch-mode-wrong", view.node, port, ok=not representors, evidence=evidence)
+        evidence = f"representors: {summarize_items(representors)}" if representors else "no representors"
+        yield build_finding("vfs-eswitch-mode-wrong", view.node, port, ok=not representors, evidence=evidence)
 
 
 def check_drivers(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
-    """Check that every VF has its network driver."""
+    """Check that every VF has a driver, and none is bound to vfio-pci."""
     vfs = list(iter_vfs(host, port.netdev))
     if not vfs:
         return
     driverless = [vf.pci for vf in vfs if vf.driver is None]
     autoprobe = host.read_text(f"{get_device_folder(port.netdev)}/sriov_drivers_autoprobe")
-    evidence = f"no driver: {summarize(driverless)}; sriov_drivers_autoprobe {autoprobe}"
+    evidence = f"no driver: {summarize_items(driverless)}; sriov_drivers_autoprobe {autoprobe}"
     evidence = evidence if driverless else f"{len(vfs)} have a driver"
-    yield judge("vfs-driver-missing", view.node, port, ok=not driverless, evidence=evidence)
+    yield build_finding("vfs-driver-missing", view.node, port, ok=not driverless, evidence=evidence)
     passed_through = [vf.pci for vf in vfs if vf.driver == VFIO]
-    evidence = f"{VFIO}: {summarize(passed_through) or 'none'}"
-    yield judge("vfs-bound-to-vfio", view.node, port, ok=not passed_through, evidence=evidence)
+    evidence = f"{VFIO}: {summarize_items(passed_through) or 'none'}"
+    yield build_finding("vfs-bound-to-vfio", view.node, port, ok=not passed_through, evidence=evidence)
 
 
 def check_port_state(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
     """Check that a port with VFs is up."""
     link, count = view.find_link(port), read_vf_count(host, port.netdev)
     if link is not None and count:
-        evidence = f"{port.netdev} is {'up' if link.up else 'down'} and has {count} VFs"
-        yield judge("vfs-pf-down", view.node, port, ok=link.up, evidence=evidence)
+        evidence = f"{port.netdev} is {'up' if link.is_up else 'down'} and has {count} VFs"
+        yield build_finding("vfs-pf-down", view.node, port, ok=link.is_up, evidence=evidence)

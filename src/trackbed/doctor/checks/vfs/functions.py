@@ -1,4 +1,4 @@
-"""Virtual functions of a port, from sysfs, for all checks of this step."""
+"""Virtual functions of a port, from sysfs; the checks of several steps use them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ class VirtualFunction:
     index: int
     pci: str
     folder: str
-    """Its folder in sysfs, under its port."""
+    """Folder of the VF in sysfs, below its port."""
     driver: str | None
     netdevs: tuple[str, ...]
-    """Its interfaces in the host's namespace; empty while it is in a pod or has no driver."""
-    rdma: tuple[str, ...]
-    """Its RDMA devices in the host's namespace."""
+    """Interfaces of the VF in the host's network namespace; empty while it is in a pod or has no driver."""
+    rdma_devices: tuple[str, ...]
+    """RDMA devices of the VF in the host's network namespace."""
 
 
 def get_device_folder(netdev: str) -> str:
@@ -44,12 +44,12 @@ def get_device_folder(netdev: str) -> str:
 
 
 def read_vf_count(host: Snapshot, netdev: str) -> int | None:
-    """Return how many VFs the port has; None where its function offers none or it could not be read."""
+    """Return the number of VFs of a port; None if its function has no SR-IOV, or if unreadable."""
     return host.read_number(f"{get_device_folder(netdev)}/sriov_numvfs")
 
 
 def iter_vfs(host: Snapshot, netdev: str) -> Iterator[VirtualFunction]:
-    """Yield the VFs of a port by index."""
+    """Yield the VFs of a port in order of index."""
     folders = (f"{get_device_folder(netdev)}/virtfn{index}" for index in count())
     for index, folder in enumerate(takewhile(host.links.__contains__, folders)):
         netdevs, rdma = (host.folders.get(f"{folder}/{name}", ()) for name in ("net", "infiniband"))
@@ -58,7 +58,7 @@ def iter_vfs(host: Snapshot, netdev: str) -> Iterator[VirtualFunction]:
         )
 
 
-def summarize(items: list[str], limit: int = 4) -> str:
-    """Join the first items, followed by the number of omitted ones."""
+def summarize_items(items: list[str], limit: int = 4) -> str:
+    """Join the first `limit` items with commas, followed by the number of omitted ones."""
     suffix = f" and {len(items) - limit} more" if len(items) > limit else ""
     return ", ".join(items[:limit]) + suffix

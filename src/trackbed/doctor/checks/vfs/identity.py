@@ -1,14 +1,14 @@
-"""MAC addresses and GUIDs of virtual functions: set, in effect, and unique.
+"""Checks that MAC addresses and GUIDs of virtual functions are set, in effect, and unique.
 
-A leaf learns a MAC address on one port only (IEEE 802.1Q), a subnet manager a GUID. On ConnectX the VF's GUID is
-derived from the MAC address that the port had assigned when the VF's driver was bound.
+A leaf learns a MAC address on one port only (IEEE 802.1Q), and a subnet manager expects each GUID once. On ConnectX
+the VF's GUID is derived from the MAC address that the port had assigned when the VF's driver was bound.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from trackbed.doctor.catalogue import judge
-from trackbed.doctor.checks.vfs.functions import VirtualFunction, iter_vfs, summarize
+from trackbed.doctor.catalogue import build_finding
+from trackbed.doctor.checks.vfs.functions import VirtualFunction, iter_vfs, summarize_items
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.plan.plan import PortPlan
@@ -16,14 +16,14 @@ from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 from trackbed.kernel.netlink.vfs import Vf
 
 _GUIDS = "/sys/class/infiniband/*/node_guid"
-_NEEDS_MAC = frozenset({"mlx5_core"})
-"""Drivers that derive the VF's GUID from the MAC address that the port assigned; others generate one."""
+_MAC_DRIVERS = frozenset({"mlx5_core"})
+"""Drivers that derive a VF's GUID from the MAC address that the port assigned; other drivers generate an address."""
 
 READS = Wanted(files=(_GUIDS,), links=("/sys/class/infiniband/*/device",))
 
 
-def check_macs(view: NodeView) -> Iterator[Finding]:
-    """Check each port's MAC addresses against all of its rail; skipped where no peers were collected."""
+def check(view: NodeView) -> Iterator[Finding]:
+    """Check that MAC addresses are unique on each rail; skipped if no peers were collected."""
     if view.peers is None:
         return
     for port in view.iter_ports():
@@ -41,8 +41,8 @@ def check_macs(view: NodeView) -> Iterator[Finding]:
             if len(indexes) > 1
         ]
         duplicates += [f"{link.mac} is at the port and at a VF"] if link.mac in vf_macs else []
-        evidence = summarize(duplicates)
-        yield judge("vfs-mac-duplicate", view.node, port, ok=not duplicates, evidence=evidence)
+        evidence = summarize_items(duplicates)
+        yield build_finding("vfs-mac-duplicate", view.node, port, ok=not duplicates, evidence=evidence)
 
 
 def _map_vf_macs(view: NodeView, port: PortPlan) -> dict[str, str]:
@@ -51,17 +51,17 @@ def _map_vf_macs(view: NodeView, port: PortPlan) -> dict[str, str]:
 
 
 def _group_vfs_by_mac(view: NodeView, port: PortPlan) -> Mapping[str, list[str]]:
-    """Return MAC address -> indexes of the VFs that the port assigned it to."""
+    """Return MAC address -> indexes of the VFs to which the port assigned it."""
     indexes: dict[str, list[str]] = defaultdict(list)
     listing = view.vfs.get(port.netdev)
     for vf in listing.vfs if listing else ():
-        if not _is_zero(vf.mac):
+        if not _is_zero_address(vf.mac):
             indexes[vf.mac].append(str(vf.index))
     return indexes
 
 
 def _iter_peer_macs(view: NodeView, port: PortPlan) -> Iterator[tuple[str, str]]:
-    """Yield the MAC addresses of the rail on other nodes, each with its owner."""
+    """Yield (MAC address, owner) for the rail's ports and VFs on other nodes."""
     for peer in view.peers or ():
         peer_port: PortPlan | None = peer.node.find_port(port.rail)
         link = peer.find_link(peer_port) if peer_port and port.rail not in peer.rails_in_pods else None
@@ -70,20 +70,17 @@ def _iter_peer_macs(view: NodeView, port: PortPlan) -> Iterator[tuple[str, str]]
             yield from ((mac, f"{peer.node.name} {vf}") for mac, vf in _map_vf_macs(peer, peer_port).items())
 
 
-def check(view: NodeView) -> Iterator[Finding]:
-    """Check the addresses of each port's VFs."""
-    host = view.host
-    if host is None:
-        return
+def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check the MAC addresses and GUIDs of each port's VFs, and that GUIDs are unique."""
     if view.node.common.vfs:
         for port in view.iter_ports():
             vfs = {vf.index: vf for vf in iter_vfs(host, port.netdev)}
-            yield from check_addresses(view, host, port, vfs)
+            yield from check_vf_addresses(view, host, port, vfs)
             yield from check_zero_guids(view, host, port, vfs)
     yield from check_duplicate_guids(view, host)
 
 
-def check_addresses(
+def check_vf_addresses(
     view: NodeView, host: Snapshot, port: PortPlan, vfs: dict[int, VirtualFunction]
 ) -> Iterator[Finding]:
     """Check that VFs have a MAC address, and use the one that the port assigned."""
@@ -92,28 +89,30 @@ def check_addresses(
     if not pairs:
         return
     zero = [f"VF {vf.index} ({function.pci})" for vf, function in pairs if _lacks_mac(host, vf, function)]
-    evidence = f"no MAC address: {summarize(zero)}" if zero else f"{len(pairs)} VFs have a MAC address"
-    yield judge("vfs-mac-zero", view.node, port, ok=not zero, evidence=evidence)
+    evidence = f"no MAC address: {summarize_items(zero)}" if zero else f"{len(pairs)} VFs have a MAC address"
+    yield build_finding("vfs-mac-zero", view.node, port, ok=not zero, evidence=evidence)
     ineffective = [
         f"VF {vf.index}: {vf.mac} assigned, {mac} in use"
         for vf, function in pairs
-        if not _is_zero(vf.mac) and (mac := _read_mac(host, function)) is not None and mac != vf.mac
+        if not _is_zero_address(vf.mac) and (mac := _read_mac(host, function)) is not None and mac != vf.mac
     ]
-    evidence = summarize(ineffective) or "the assigned addresses are in use"
-    yield judge("vfs-admin-mac-not-effective", view.node, port, ok=not ineffective, evidence=evidence)
+    evidence = summarize_items(ineffective) or "the assigned addresses are in use"
+    yield build_finding("vfs-admin-mac-not-effective", view.node, port, ok=not ineffective, evidence=evidence)
 
 
 def _lacks_mac(host: Snapshot, vf: Vf, function: VirtualFunction) -> bool:
+    """Return whether the port assigned no MAC address, and the driver needs that or generated none itself."""
     mac = _read_mac(host, function)
-    return _is_zero(vf.mac) and (function.driver in _NEEDS_MAC or (mac is not None and _is_zero(mac)))
+    return _is_zero_address(vf.mac) and (function.driver in _MAC_DRIVERS or (mac is not None and _is_zero_address(mac)))
 
 
 def _read_mac(host: Snapshot, function: VirtualFunction) -> str | None:
-    """Return the MAC address that the VF's interface uses; None where the interface is not on the host."""
+    """Return the MAC address in use on the VF's interface; None if the interface is not on the host."""
     return next((host.read_text(f"{function.folder}/net/{name}/address") for name in function.netdevs), None)
 
 
-def _is_zero(address: str) -> bool:
+def _is_zero_address(address: str) -> bool:
+    """Return whether a MAC address or GUID consists of zeros only."""
     return not address.strip("0:")
 
 
@@ -124,17 +123,17 @@ def check_zero_guids(
     guids = {
         f"{name} (VF {vf.index})": guid
         for vf in vfs.values()
-        for name in vf.rdma
+        for name in vf.rdma_devices
         if (guid := host.read_text(f"{vf.folder}/infiniband/{name}/node_guid")) is not None
     }
     if guids:
-        zero = [name for name, guid in guids.items() if _is_zero(guid)]
-        evidence = f"node_guid 0: {summarize(zero)}" if zero else f"{len(guids)} VFs have a GUID"
-        yield judge("vfs-node-guid-zero", view.node, port, ok=not zero, evidence=evidence)
+        zero = [name for name, guid in guids.items() if _is_zero_address(guid)]
+        evidence = f"node_guid 0: {summarize_items(zero)}" if zero else f"{len(guids)} VFs have a GUID"
+        yield build_finding("vfs-node-guid-zero", view.node, port, ok=not zero, evidence=evidence)
 
 
 def check_duplicate_guids(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Check that hardware devices have unique GUIDs; soft-RoCE derives its own from the interface's MAC address."""
+    """Check that hardware RDMA devices have unique GUIDs; soft-RoCE derives its GUIDs from MAC addresses."""
     local = list(_iter_guids(host))
     if not local:
         return
@@ -147,13 +146,13 @@ def check_duplicate_guids(view: NodeView, host: Snapshot) -> Iterator[Finding]:
                 owners[guid].append(f"{name} of {peer.node.name}")
     duplicates = [f"{guid} is at {' and '.join(names)}" for guid, names in owners.items() if len(names) > 1]
     if duplicates or view.peers is not None:
-        evidence = summarize(duplicates)
-        yield judge("vfs-guid-duplicate", view.node, None, ok=not duplicates, evidence=evidence)
+        evidence = summarize_items(duplicates)
+        yield build_finding("vfs-guid-duplicate", view.node, None, ok=not duplicates, evidence=evidence)
 
 
 def _iter_guids(host: Snapshot) -> Iterator[tuple[str, str]]:
-    """Yield (GUID, name) of the hardware devices on the host."""
+    """Yield the GUID and name of each hardware RDMA device on the host."""
     for path in host.glob(_GUIDS):
         name, guid = path.split("/")[-2], host.read_text(path)
-        if guid and not _is_zero(guid) and f"/sys/class/infiniband/{name}/device" in host.links:
+        if guid and not _is_zero_address(guid) and f"/sys/class/infiniband/{name}/device" in host.links:
             yield guid, name

@@ -1,7 +1,7 @@
 """The netplan files of a host, merged into one `network` as netplan does.
 
-Rules of netplan-generate(8): files are read in the order of their names, in whatever directory they are; of files with
-the same name, one in run/ hides one in etc/, which hides one in lib/. Later scalars replace earlier ones, lists are
+Rules of netplan-generate(8): files are read in the order of their names, whatever their directory; of files with the
+same name, one in run/ hides one in etc/, which hides one in lib/. Later scalars replace earlier ones, lists are
 concatenated, mappings are merged key by key.
 """
 
@@ -9,19 +9,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from trackbed.fabric.importers.source import MAX_FILE_BYTES, NamedFile
 from trackbed.fabric.model.problems import Place, Problem, SpecError
 from trackbed.fabric.model.source import Scalar, YamlDocument, read_yaml
-
-MAX_FILE_BYTES = 1024 * 1024
-"""A netplan file with eight ports has 2 KB."""
 
 _PRECEDENCE = ("lib", "etc", "run")
 
 Tree = dict[str, Any]
-"""A YAML mapping; its values are Tree, lists of it, or Scalar."""
-
-NamedFile = tuple[str, bytes]
-"""The path of a file, which messages show, and its content."""
+"""A YAML mapping whose values are Trees, Scalars, or lists of them."""
 
 
 def merge_network(files: Sequence[NamedFile]) -> tuple[Tree, list[Problem]]:
@@ -34,12 +29,12 @@ def merge_network(files: Sequence[NamedFile]) -> tuple[Tree, list[Problem]]:
     for name, content in chosen_files:
         for document in read_yaml(content, name, MAX_FILE_BYTES):
             problems += document.problems
-            merged = _merge(merged, _read_network(document))
+            merged = _merge_values(merged, _read_network(document))
     return merged, problems
 
 
 def _choose_files(files: Iterable[NamedFile]) -> tuple[list[NamedFile], list[Problem]]:
-    """Return the files that netplan reads, in order of their names."""
+    """Return the files that netplan reads, in order of their names, and a problem for each hidden file."""
     by_name: dict[str, NamedFile] = {}
     problems = []
     for file in sorted(files, key=lambda file: (_get_precedence(file[0]), file[0])):
@@ -52,8 +47,8 @@ def _choose_files(files: Iterable[NamedFile]) -> tuple[list[NamedFile], list[Pro
     return [file for _, file in sorted(by_name.items())], problems
 
 
-def _get_precedence(name: str) -> int:
-    parts = PurePosixPath(name).parent.parts
+def _get_precedence(path: str) -> int:
+    parts = PurePosixPath(path).parent.parts
     return max((rank for rank, folder in enumerate(_PRECEDENCE) if folder in parts), default=-1)
 
 
@@ -71,10 +66,10 @@ def _read_network(document: YamlDocument) -> Tree:
     return network
 
 
-def _merge(first: Any, second: Any) -> Any:  # noqa: ANN401 - YAML holds anything
-    if isinstance(first, dict) and isinstance(second, dict):
-        merged = {key: _merge(first[key], value) if key in first else value for key, value in second.items()}
-        return {**first, **merged}
-    if isinstance(first, list) and isinstance(second, list):
-        return [*first, *second]
-    return second
+def _merge_values(earlier: Any, later: Any) -> Any:  # noqa: ANN401 - YAML holds anything
+    if isinstance(earlier, dict) and isinstance(later, dict):
+        merged = {key: _merge_values(earlier[key], value) if key in earlier else value for key, value in later.items()}
+        return {**earlier, **merged}
+    if isinstance(earlier, list) and isinstance(later, list):
+        return [*earlier, *later]
+    return later

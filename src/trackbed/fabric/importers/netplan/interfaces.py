@@ -1,4 +1,4 @@
-"""Ethernet interfaces in a host's `network`, as plain values with their places.
+"""Ethernet and InfiniBand interfaces in a host's `network`, as plain values with their places.
 
     enp27s0np0:
       match: {macaddress: "b8:3f:d2:00:00:40"}
@@ -7,134 +7,125 @@
       addresses: [172.24.0.0/31, {"fd00:10::8/127": {label: x}}]
       routes: [{to: 172.24.0.0/15, via: 172.24.0.1}]
 
-Keys that do not concern addresses (nameservers, optional, renderer ...) are ignored.
+An interface is InfiniBand if it has infiniband-mode or a hardware address of 20 octets. A port in a VRF has the routes
+of the VRF too. Keys that do not concern addresses (nameservers, optional, renderer ...) are ignored.
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from pydantic_core import PydanticCustomError
-
+from trackbed.fabric.importers.interface import Interface, StaticAddress, StaticRoute, StaticRule
 from trackbed.fabric.importers.netplan.files import Tree
-from trackbed.fabric.importers.result import NOTE, HostProblem
-from trackbed.fabric.model.model import MAC, check_interface_name
-from trackbed.fabric.model.problems import Place
-from trackbed.fabric.model.ranges import BITS, V4, V6, Range, format_address, parse_address
+from trackbed.fabric.importers.netplan.routing import read_routes, read_rules
+from trackbed.fabric.importers.result import NOTE
+from trackbed.fabric.importers.tree import find_place, get_scalar, get_text, is_true, list_items
+from trackbed.fabric.importers.values import ValueParser
 from trackbed.fabric.model.source import Scalar
 
 OTHER_KINDS = (
-    "bonds", "bridges", "vlans", "vrfs", "tunnels", "wifis", "modems", "dummy-devices", "virtual-ethernets",
-    "nm-devices",
+    "bonds", "bridges", "vlans", "tunnels", "wifis", "modems", "dummy-devices", "virtual-ethernets", "nm-devices",
 )  # fmt: skip
-"""Sections of netplan other than `ethernets`; none of them contains a port."""
+"""Sections of netplan other than `ethernets` and `vrfs`; none of them contains a port."""
 
-MIN_MTU_BYTES, MAX_MTU_BYTES = 1280, 65535
-"""Limits of a Fabric: the minimum of IPv6 (RFC 8200), and the largest IP packet."""
+_IB_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){19}")
+"""Hardware address of an IPoIB interface: queue pair, subnet prefix and GUID (RFC 4391, 9.1.1)."""
 
-_MAIN_TABLE = {None, "254", "main"}
-_LINK_LOCAL = Range(V6, 0xFE80 << 112, 10)
 _GLOB = re.compile(r"[*?\[]")
 
 
-class StaticAddress(NamedTuple):
-    """A static address of an interface."""
+class Vrf(NamedTuple):
+    """A VRF: its name and table, and its routes and rules."""
 
-    version: int
-    number: int
-    prefix: int
-    place: Place
-
-    @property
-    def subnet(self) -> Range:
-        """The subnet of the address."""
-        return _apply_netmask(self.version, self.number, self.prefix)
-
-    def __str__(self) -> str:
-        return f"{format_address(self.version, self.number)}/{self.prefix}"
-
-
-class StaticRoute(NamedTuple):
-    """A static route. `via` is the gateway, 0 for an on-link route; `main` tells whether it is in the main table."""
-
-    to: Range
-    via: int
-    main: bool
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Interface:
-    """An Ethernet interface of a host."""
-
-    host: str
     name: str
-    """Name on the host: set-name, else a literal match.name, else the key. Empty if the kernel would refuse it."""
-    mac: str | None
-    mtu_bytes: int | None
-    mtu_place: Place | None
-    addresses: tuple[StaticAddress, ...]
+    table: str
     routes: tuple[StaticRoute, ...]
-    dhcp: bool
-    place: Place | None
-    """Start of its entry."""
+    rules: tuple[StaticRule, ...]
 
-    @property
-    def has_default_route(self) -> bool:
-        """Whether the host's default route uses this interface."""
-        return any(route.main and route.to.prefix == 0 for route in self.routes)
+    def select_routes(self, addresses: Sequence[StaticAddress]) -> Iterator[StaticRoute]:
+        """Yield the routes by a gateway in a subnet of these addresses."""
+        subnets = [address.subnet for address in addresses]
+        return (
+            route
+            for route in self.routes
+            if any(route.to.version == subnet.version and route.via in subnet for subnet in subnets)
+        )
 
 
-class InterfaceReader:
-    """Reader of one host's interfaces; collects `problems`."""
+_NO_VRF = Vrf("", "", (), ())
 
-    def __init__(self, host: str) -> None:
-        self.host = host
-        self.problems: list[HostProblem] = []
+
+class InterfaceReader(ValueParser):
+    """Reads the interfaces of one host and collects `problems`."""
 
     def read_interfaces(self, network: Tree) -> Iterator[Interface]:
-        """Yield the Ethernet interfaces that are not part of a bond or bridge; the others are reported."""
-        owners = dict(self._read_other_kinds(network))
+        """Yield the ports that are not part of a bond or bridge; report the others."""
+        owners = dict(self._iter_members(network))
+        vrfs = dict(self._iter_vrf_members(network))
         for key, entry in self._read_section(network, "ethernets"):
             if key in owners:
-                self._report("set-aside", f"{key} is no rail: it belongs to {owners[key]}", None, NOTE)
+                self.add_problem("set-aside", f"{key} is no rail: it belongs to {owners[key]}", None, NOTE)
             elif isinstance(entry, dict):
-                yield self._read_interface(key, entry)
+                yield self._read_interface(key, entry, vrfs.get(key, _NO_VRF))
             elif not (isinstance(entry, Scalar) and entry.text is None):
-                self._report("wrong-shape", f"ethernets.{key} must be a mapping", _find_place(entry))
+                self.add_problem("wrong-shape", f"ethernets.{key} must be a mapping", find_place(entry))
 
-    def _read_other_kinds(self, network: Tree) -> Iterator[tuple[str, str]]:
-        """Report bonds and the like; yield (member, the interface it belongs to)."""
+    def _iter_members(self, network: Tree) -> Iterator[tuple[str, str]]:
+        """Report bonds, bridges and other virtual interfaces; yield (member, label of its bond or bridge)."""
         for kind in OTHER_KINDS:
             for name, entry in self._read_section(network, kind):
                 label = f"{kind.removesuffix('s')} {name}"
                 addresses = list(self._read_addresses(entry)) if isinstance(entry, dict) else []
                 address_list = f" (it has {', '.join(map(str, addresses))})" if addresses else ""
-                place = addresses[0].place if addresses else _find_place(entry)
-                self._report("set-aside", f"{label} is no rail: rails are Ethernet ports{address_list}", place, NOTE)
-                for member in _get_list(entry, "interfaces") if isinstance(entry, dict) else []:
+                place = addresses[0].place if addresses else find_place(entry)
+                self.add_problem(
+                    "set-aside", f"{label} is no rail: rails are Ethernet ports{address_list}", place, NOTE
+                )
+                for member in list_items(entry, "interfaces") if isinstance(entry, dict) else []:
                     if isinstance(member, Scalar) and member.text:
                         yield member.text, label
 
-    def _read_interface(self, key: str, entry: Tree) -> Interface:
-        mtu = _get_scalar(entry, "mtu")
+    def _iter_vrf_members(self, network: Tree) -> Iterator[tuple[str, Vrf]]:
+        """Yield (member, VRF)."""
+        for name, entry in self._read_section(network, "vrfs"):
+            if isinstance(entry, dict):
+                table = get_text(entry, "table")
+                routes, rules = tuple(read_routes(self, entry, table)), tuple(read_rules(self, entry, table))
+                for member in list_items(entry, "interfaces"):
+                    if isinstance(member, Scalar) and member.text:
+                        yield member.text, Vrf(name, table, routes, rules)
+
+    def _read_interface(self, key: str, entry: Tree, vrf: Vrf) -> Interface:
+        mtu = get_scalar(entry, "mtu")
         match = entry["match"] if isinstance(entry.get("match"), dict) else {}
-        mac = self._read_mac(match, entry)
+        is_infiniband = "infiniband-mode" in entry or _has_ib_mac(match) or _has_ib_mac(entry)
+        mac = None if is_infiniband else self._read_mac(match, entry)
+        if _has_ib_mac(match) and not get_text(entry, "set-name"):
+            message = f"a Fabric selects InfiniBand ports by PCI address or name; {key} is taken for the port's name"
+            self.add_problem("ib-mac", message, find_place(match))
+        if (mode := get_text(entry, "infiniband-mode")) not in {"", "datagram"}:
+            message = (
+                f"infiniband-mode {mode} is not in a plan, which leaves the mode as it is; keep it in a file of its own"
+            )
+            self.add_problem("ib-mode", message, find_place(entry["infiniband-mode"]))
+        addresses = tuple(self._read_addresses(entry))
         return Interface(
             host=self.host,
             name=self._read_name(key, entry, match, mac),
             mac=mac,
-            mtu_bytes=self._read_mtu(mtu),
+            mtu_bytes=self.parse_mtu(mtu),
             mtu_place=mtu.place if mtu else None,
-            addresses=tuple(self._read_addresses(entry)),
-            routes=tuple(self._read_routes(entry)),
-            dhcp=any(_is_true(_get_scalar(entry, field)) for field in ("dhcp4", "dhcp6")),
-            place=_find_place(entry),
+            addresses=addresses,
+            routes=(*read_routes(self, entry, vrf.table), *vrf.select_routes(addresses)),
+            dhcp=any(is_true(entry, field) for field in ("dhcp4", "dhcp6")),
+            place=find_place(entry),
+            rules=(*read_rules(self, entry, vrf.table), *vrf.rules),
+            vrf=vrf.name,
+            link_type="infiniband" if is_infiniband else "ethernet",
         )
 
     def _read_name(self, key: str, entry: Tree, match: Tree, mac: str | None) -> str:
-        set_name, match_name = _get_scalar(entry, "set-name"), _get_scalar(match, "name")
+        set_name, match_name = get_scalar(entry, "set-name"), get_scalar(match, "name")
         literal = match_name if match_name and match_name.text and not _GLOB.search(match_name.text) else None
         source = next((scalar for scalar in (set_name, literal) if scalar and scalar.text), None)
         name = source.text if source and source.text else key
@@ -142,137 +133,42 @@ class InterfaceReader:
             message = (
                 f"{key} matches ports by a pattern or driver only; give it macaddress or set-name, or call it {key}"
             )
-            self._report("vague-match", message, _find_place(match))
-        try:
-            return check_interface_name(name)
-        except PydanticCustomError as error:
-            self._report("bad-name", error.message(), source.place if source else _find_place(entry))
-            return ""
+            self.add_problem("vague-match", message, find_place(match))
+        return self.parse_name(name, source.place if source else find_place(entry))
 
     def _read_mac(self, match: Tree, entry: Tree) -> str | None:
-        """Return the permanent address in `match` if present, else the configured one."""
-        scalar = _get_scalar(match, "macaddress") or _get_scalar(entry, "macaddress")
+        """Return the permanent address in `match` if present, else the configured address."""
+        scalar = get_scalar(match, "macaddress") or get_scalar(entry, "macaddress")
         if scalar is None or scalar.text in {None, "permanent", "random", "stable", "preserve"}:
             return None
-        mac = (scalar.text or "").lower().replace("-", ":")
-        if MAC.fullmatch(mac):
-            return mac
-        message = f"{scalar.text!r} is no MAC address, write for example b8:3f:d2:00:00:01"
-        self._report("bad-mac", message, scalar.place)
-        return None
-
-    def _read_mtu(self, scalar: Scalar | None) -> int | None:
-        if scalar is None or scalar.text is None:
-            return None
-        if scalar.text.isascii() and scalar.text.isdigit() and len(scalar.text) <= len(str(MAX_MTU_BYTES)):
-            mtu = int(scalar.text)
-            if MIN_MTU_BYTES <= mtu <= MAX_MTU_BYTES:
-                return mtu
-        message = f"mtu is {scalar.text!r}, it must be a number from {MIN_MTU_BYTES} to {MAX_MTU_BYTES}"
-        self._report("bad-mtu", message, scalar.place)
-        return None
+        return self.parse_mac(scalar)
 
     def _read_addresses(self, entry: Tree) -> Iterator[StaticAddress]:
         known = set()
-        for item in _get_list(entry, "addresses"):
+        for item in list_items(entry, "addresses"):
             scalar = item
             if isinstance(item, dict) and len(item) == 1:  # {address: {label: ..., lifetime: ...}}
-                place = _find_place(item) or _find_place(entry)
+                place = find_place(item) or find_place(entry)
                 scalar = Scalar(next(iter(item)), place) if place else item
-            address = self._parse_address(scalar)
-            if address and address[:3] not in known and not (address.version == V6 and address.number in _LINK_LOCAL):
+            address = self._read_address(scalar)
+            if address and address[:3] not in known:
                 known.add(address[:3])
                 yield address
 
-    def _parse_address(self, scalar: object) -> StaticAddress | None:
-        if not isinstance(scalar, Scalar):
-            self._report("bad-address", "an address must be text, as in 172.16.0.0/31", _find_place(scalar))
-            return None
-        address, _, prefix = (scalar.text or "").partition("/")
-        try:
-            version, number = parse_address(address)
-            if not 0 < int(prefix) <= BITS[version]:
-                raise ValueError(prefix)  # noqa: TRY301 - one message for every error
-        except ValueError:
-            self._report("bad-address", f"{scalar.text!r} is no address with prefix, as 172.16.0.0/31 is", scalar.place)
-            return None
-        return StaticAddress(version, number, int(prefix), scalar.place)
-
-    def _read_routes(self, entry: Tree) -> Iterator[StaticRoute]:
-        for field in ("gateway4", "gateway6"):
-            gateway = _get_scalar(entry, field)
-            if gateway and gateway.text and (route := self._parse_route("default", gateway, main=True)):
-                yield route
-        for item in _get_list(entry, "routes"):
-            destination, via = (
-                (_get_scalar(item, "to"), _get_scalar(item, "via")) if isinstance(item, dict) else (None, None)
-            )
-            if destination is None or destination.text is None:
-                self._report("bad-route", "a route must be a mapping with `to`", _find_place(item))
-                continue
-            table = _get_scalar(item, "table")
-            route = self._parse_route(
-                destination.text, via or destination, main=(table.text if table else None) in _MAIN_TABLE
-            )
-            if route:
-                yield route
-
-    def _parse_route(self, destination: str, via: Scalar, *, main: bool) -> StaticRoute | None:
-        """Parse a route; without gateway, `via` is the scalar of the destination."""
-        try:
-            gateway = (0, 0) if via.text == destination else parse_address(via.text or "")
-            return StaticRoute(_parse_destination(destination, gateway[0]), gateway[1], main, via.place)
-        except ValueError:
-            self._report("bad-route", f"cannot read the route to {destination!r} via {via.text!r}", via.place)
-            return None
+    def _read_address(self, scalar: object) -> StaticAddress | None:
+        if isinstance(scalar, Scalar):
+            return self.parse_address(scalar)
+        self.add_problem("bad-address", "an address must be text, as in 172.16.0.0/31", find_place(scalar))
+        return None
 
     def _read_section(self, network: Tree, section: str) -> list[tuple[str, Any]]:
         entries = network.get(section)
         if isinstance(entries, dict):
             return list(entries.items())
         if entries is not None and not (isinstance(entries, Scalar) and entries.text is None):
-            self._report("wrong-shape", f"network.{section} must be a mapping of interfaces", _find_place(entries))
+            self.add_problem("wrong-shape", f"network.{section} must be a mapping of interfaces", find_place(entries))
         return []
 
-    def _report(self, code: str, message: str, place: Place | None, severity: str = "warning") -> None:
-        self.problems.append(HostProblem(code, message, self.host, place, severity))
 
-
-def _parse_destination(destination: str, version: int) -> Range:
-    if destination == "default":
-        return Range(version or V4, 0, 0)
-    address, slash, prefix_text = destination.partition("/")
-    address_version, number = parse_address(address)
-    prefix = int(prefix_text) if slash else BITS[address_version]
-    if not 0 <= prefix <= BITS[address_version]:
-        raise ValueError(destination)
-    return _apply_netmask(address_version, number, prefix)
-
-
-def _apply_netmask(version: int, number: int, prefix: int) -> Range:
-    bits = BITS[version] - prefix
-    return Range(version, number >> bits << bits, prefix)
-
-
-def _get_scalar(tree: Tree, key: str) -> Scalar | None:
-    value = tree.get(key)
-    return value if isinstance(value, Scalar) else None
-
-
-def _get_list(tree: Tree, key: str) -> list[Any]:
-    value = tree.get(key)
-    if isinstance(value, Scalar):
-        return [value] if value.text else []
-    return value if isinstance(value, list) else []
-
-
-def _is_true(scalar: Scalar | None) -> bool:
-    return scalar is not None and (scalar.text or "").lower() in {"true", "yes", "on", "y"}
-
-
-def _find_place(value: object) -> Place | None:
-    """Return the place of the first scalar in a value."""
-    if isinstance(value, Scalar):
-        return value.place
-    values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return next((place for item in values if (place := _find_place(item))), None)
+def _has_ib_mac(tree: Tree) -> bool:
+    return _IB_MAC.fullmatch(get_text(tree, "macaddress").lower().replace("-", ":")) is not None

@@ -1,4 +1,4 @@
-"""The catalogue of servers: published facts about machines for sale or rent, by name.
+"""The catalogue of servers: published facts about servers and cloud machines, by name.
 
 nodes:
 - hosts: gpu-[0-63]
@@ -23,17 +23,17 @@ class Gpus(msgspec.Struct, frozen=True):
 
 
 class ServerNic(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The NIC of the rails."""
+    """The NIC model of the rails."""
 
     model: str
     id: str | None = None
     """PCI vendor and device id; None for a server that is sold with several NICs."""
     gbps: float | None = None
-    """Speed of a port."""
+    """Speed of a port in Gbit/s."""
 
 
 class AsideNic(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A NIC that is not a rail."""
+    """A NIC of a server that is not used for rails."""
 
     role: str
     pci: str | None = None
@@ -42,7 +42,7 @@ class AsideNic(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CatalogueServer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A server model."""
+    """A server model in the catalogue."""
 
     model: str
     gpus: Gpus

@@ -1,10 +1,8 @@
 """Addressing schemes, one module each: how a rail's range is divided among nodes.
 
-Each module has a function `build_layout(addressing, entry, rail_range, nodes_per_unit)`. It takes the scheme's section
-of the Fabric, the rail's entry and the rail's range, and returns a RangeLayout.
+Each module has a function `build_layout(addressing, rail_spec, rail_range, nodes_per_unit)`. It takes the Fabric's
+addressing, the specification and the range of a rail, and returns a RangeLayout.
 """
-
-from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
@@ -15,10 +13,10 @@ from trackbed.fabric.plan.schemes.layout import RangeLayout
 
 
 class Scheme(Protocol):
-    """Interface of a scheme's module."""
+    """Interface of a module that implements a scheme."""
 
-    def build_layout(self, addressing: Any, entry: RailSpec, rail_range: Range, nodes_per_unit: int) -> RangeLayout:  # noqa: ANN401 - each its own
-        """Divide the range of one rail."""
+    def build_layout(self, addressing: Any, rail_spec: RailSpec, rail_range: Range, nodes_per_unit: int) -> RangeLayout:  # noqa: ANN401 - each scheme has its own model
+        """Divide the range of one rail among nodes."""
 
 
 SCHEMES: Final[dict[str, Scheme]] = {
@@ -26,4 +24,4 @@ SCHEMES: Final[dict[str, Scheme]] = {
     "node-subnet": node_subnet,
     "point-to-point": point_to_point,
 }
-"""The registry of schemes, by their names in the Fabric."""
+"""Modules of the schemes, by their names in the Fabric."""

@@ -1,7 +1,5 @@
 """Division of a rail's range among nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -24,7 +24,7 @@ var versions = []string{"1.0.0", "1.1.0"}
 
 type hungUp struct{}
 
-func (hungUp) Error() string { return "it closed the connection half way" }
+func (hungUp) Error() string { return "it closed the connection half way, or has no end" }
 
 func main() {
 	config := standardInput()
@@ -84,7 +84,11 @@ func ask(socket string, config []byte) (int, []byte, error) {
 	if err = exactly(agent, head); err != nil {
 		return 0, nil, err
 	}
-	text := make([]byte, binary.BigEndian.Uint32(head))
+	length := binary.BigEndian.Uint32(head)
+	if length > maxBytes<<4 {
+		return 0, nil, hungUp{}
+	}
+	text := make([]byte, length)
 	return int(head[4]), text, exactly(agent, text)
 }
 

@@ -8,17 +8,17 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from trackbed.node.rails.kubelet.wire import (
+    WireError,
     encode_message,
+    expand_repeated_field,
+    get_last_string,
     get_messages,
-    get_text,
-    get_texts,
+    get_strings,
     parse_fields,
-    repeat_field,
 )
 
 VERSION = "v1beta1"
 DOMAIN = "trackbed.dev"
-HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
 
 
 class Device(NamedTuple):
@@ -26,17 +26,12 @@ class Device(NamedTuple):
 
     id: str
     healthy: bool
-    numa: int | None = None
-    """NUMA node; None: unknown."""
+    numa_node: int | None = None
+    """NUMA node of the device; None if unknown."""
 
 
 Offer = Mapping[int, tuple[Device, ...]]
-"""The devices by rail."""
-
-
-def name_resource(rail: int) -> str:
-    """Return the resource name that a pod requests for a rail."""
-    return f"{DOMAIN}/rail{rail}"
+"""The devices that the agent offers to the kubelet, by rail."""
 
 
 class GrantedDevices(NamedTuple):
@@ -48,51 +43,69 @@ class GrantedDevices(NamedTuple):
 
 def build_register_request(endpoint: str, rail: int) -> bytes:
     """Return the RegisterRequest for a rail; `endpoint` is a socket in the kubelet's folder."""
-    return encode_message((1, VERSION), (2, endpoint), (3, name_resource(rail)))
+    return encode_message((1, VERSION), (2, endpoint), (3, f"{DOMAIN}/rail{rail}"))
 
 
 def build_device_list(devices: Iterable[Device]) -> bytes:
-    """Return the ListAndWatchResponse."""
-    return encode_message(*repeat_field(1, map(_encode_device, devices)))
+    """Return the ListAndWatchResponse with these devices."""
+    return encode_message(*expand_repeated_field(1, map(_encode_device, devices)))
 
 
 def _encode_device(device: Device) -> bytes:
-    topology = () if device.numa is None else ((3, encode_message((1, encode_message((1, device.numa))))),)
-    return encode_message((1, device.id), (2, HEALTHY if device.healthy else UNHEALTHY), *topology)
+    topology = () if device.numa_node is None else ((3, encode_message((1, encode_message((1, device.numa_node))))),)
+    return encode_message((1, device.id), (2, "Healthy" if device.healthy else "Unhealthy"), *topology)
 
 
 def parse_allocate_request(request: bytes) -> list[tuple[str, ...]]:
     """Return the device ids of each container of an AllocateRequest. Raises WireError."""
-    return [get_texts(parse_fields(container), 1) for container in get_messages(parse_fields(request), 1)]
+    return [get_strings(parse_fields(container), 1) for container in get_messages(parse_fields(request), 1)]
 
 
-def build_allocate_response(containers: Iterable[Iterable[str]]) -> bytes:
-    """Return the AllocateResponse with the CDI device names of each container."""
-    devices = ([encode_message((1, name)) for name in names] for names in containers)
-    return encode_message(*repeat_field(1, (encode_message(*repeat_field(5, messages)) for messages in devices)))
+def build_allocate_response(containers: Iterable[Iterable[str]], device_files: Iterable[str] = ()) -> bytes:
+    """Return the AllocateResponse with the CDI device names of each container.
+
+    All of them also get `device_files`, which a runtime without CDI takes, and which a runtime with CDI finds twice.
+    """
+    files = [encode_message((1, path), (2, path), (3, "rw")) for path in device_files]
+    return encode_message(*expand_repeated_field(1, [_encode_container(names, files) for names in containers]))
 
 
-def build_get_request(namespace: str, name: str) -> bytes:
-    """Return the GetPodResourcesRequest."""
-    return encode_message((1, name), (2, namespace))
+def _encode_container(names: Iterable[str], files: Iterable[bytes]) -> bytes:
+    devices = [encode_message((1, name)) for name in names]
+    return encode_message(*expand_repeated_field(3, files), *expand_repeated_field(5, devices))
 
 
-def parse_get_response(response: bytes) -> tuple[GrantedDevices, ...]:
-    """Return the devices of all containers of a pod from a GetPodResourcesResponse. Raises WireError."""
-    return tuple(devices for pod in get_messages(parse_fields(response), 1) for devices in _parse_pod(pod))
+def build_get_request(namespace: str, pod_name: str) -> bytes:
+    """Return the GetPodResourcesRequest for a pod."""
+    return encode_message((1, pod_name), (2, namespace))
 
 
-def parse_list_response(response: bytes, namespace: str, name: str) -> tuple[GrantedDevices, ...] | None:
-    """Return a pod's devices from a ListPodResourcesResponse; None where it is not listed. Raises WireError."""
+def parse_get_response(response: bytes, namespace: str, pod_name: str) -> tuple[GrantedDevices, ...]:
+    """Return the devices of all containers of a pod from a GetPodResourcesResponse.
+
+    Raises:
+        WireError: it is malformed, or about another pod.
+    """
+    granted: list[GrantedDevices] = []
     for pod in get_messages(parse_fields(response), 1):
         fields = parse_fields(pod)
-        if (get_text(fields, 2), get_text(fields, 1)) == (namespace, name):
-            return tuple(_parse_pod(pod))
+        if (get_last_string(fields, 2), get_last_string(fields, 1)) != (namespace, pod_name):
+            raise WireError("it answers about another pod")
+        granted += _iter_pod_devices(pod)
+    return tuple(granted)
+
+
+def parse_list_response(response: bytes, namespace: str, pod_name: str) -> tuple[GrantedDevices, ...] | None:
+    """Return a pod's devices from a ListPodResourcesResponse; None if the pod is not listed. Raises WireError."""
+    for pod in get_messages(parse_fields(response), 1):
+        fields = parse_fields(pod)
+        if (get_last_string(fields, 2), get_last_string(fields, 1)) == (namespace, pod_name):
+            return tuple(_iter_pod_devices(pod))
     return None
 
 
-def _parse_pod(pod: bytes) -> Iterable[GrantedDevices]:
+def _iter_pod_devices(pod: bytes) -> Iterable[GrantedDevices]:
     for container in get_messages(parse_fields(pod), 3):
         for devices in get_messages(parse_fields(container), 2):
             fields = parse_fields(devices)
-            yield GrantedDevices(get_text(fields, 1), get_texts(fields, 2))
+            yield GrantedDevices(get_last_string(fields, 1), get_strings(fields, 2))

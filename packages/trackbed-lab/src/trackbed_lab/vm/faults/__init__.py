@@ -1,37 +1,25 @@
-"""Faults of the host that are injected for real inside an emulated server, one module for each step."""
+"""Faults of a host, which are injected inside an emulated server; one module for each step."""
 
-from __future__ import annotations
+from importlib import import_module
 
-from trackbed_lab.vm.faults import (
-    addresses,
-    bios,
-    cmdline,
-    drivers,
-    firmware,
-    kubelet,
-    limits,
-    names,
-    qos,
-    rdma,
-    routing,
-    runtime,
-    vfs,
-)
 from trackbed_lab.vm.faults.fault import VmFault
 
-FAULTS: tuple[VmFault, ...] = (
-    *bios.FAULTS,
-    *cmdline.FAULTS,
-    *firmware.FAULTS,
-    *drivers.FAULTS,
-    *rdma.FAULTS,
-    *vfs.FAULTS,
-    *names.FAULTS,
-    *addresses.FAULTS,
-    *routing.FAULTS,
-    *qos.FAULTS,
-    *limits.FAULTS,
-    *kubelet.FAULTS,
-    *runtime.FAULTS,
+NAMES = (
+    "bios",
+    "cmdline",
+    "firmware",
+    "drivers",
+    "rdma",
+    "vfs",
+    "names",
+    "addresses",
+    "routing",
+    "qos",
+    "limits",
+    "kubelet",
+    "runtime",
 )
+"""Modules of this package, in the order of the chain."""
+
+FAULTS: tuple[VmFault, ...] = tuple(fault for name in NAMES for fault in import_module(f"{__name__}.{name}").FAULTS)
 """All faults, in the order of the chain."""

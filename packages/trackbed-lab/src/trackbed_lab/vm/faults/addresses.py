@@ -1,7 +1,5 @@
 """Faults of the step addresses, injected in an emulated server with ip(8) and sysctls."""
 
-from __future__ import annotations
-
 from trackbed_lab.vm.faults.fault import FaultyServer, VmFault
 from trackbed_lab.vm.faults.helpers import configure_port
 
@@ -11,9 +9,9 @@ _UNPLANNED = "192.0.2.77/32"
 _API_SERVER_MANIFEST = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 
 
-def _reconfigure(server: FaultyServer) -> None:
-    """Apply the plan again to everything that was lost with the address or the link."""
-    server.restore()
+def _reapply_plan(server: FaultyServer) -> None:
+    """Apply the plan again to restore everything that depends on the address or the link."""
+    server.restore_saved_files()
     configure_port(server)
 
 
@@ -33,7 +31,7 @@ def _widen_prefix(server: FaultyServer) -> None:
 
 def _restore_prefix(server: FaultyServer) -> None:
     server.run("ip", "address", "delete", f"{_format_address(server).partition('/')[0]}/8", "dev", server.port.netdev)
-    _reconfigure(server)
+    _reapply_plan(server)
 
 
 def _add_unplanned(server: FaultyServer) -> None:
@@ -66,30 +64,30 @@ def _delete_bridge(server: FaultyServer) -> None:
 
 
 def _allow_arp_flux(server: FaultyServer) -> None:
-    server.write(f"/proc/sys/net/ipv4/conf/{server.port.netdev}/arp_ignore", "0")
+    server.write_file(f"/proc/sys/net/ipv4/conf/{server.port.netdev}/arp_ignore", "0")
 
 
-def _accept_advertisements(server: FaultyServer) -> None:
-    server.write(f"/proc/sys/net/ipv6/conf/{server.port.netdev}/accept_ra", "1")
+def _accept_router_advertisements(server: FaultyServer) -> None:
+    server.write_file(f"/proc/sys/net/ipv6/conf/{server.port.netdev}/accept_ra", "1")
 
 
 def _shrink_neighbour_table(server: FaultyServer) -> None:
-    server.write("/proc/sys/net/ipv4/neigh/default/gc_thresh3", "16")
+    server.write_file("/proc/sys/net/ipv4/neigh/default/gc_thresh3", "16")
 
 
 def _overlap_service_range(server: FaultyServer) -> None:
     subnet = server.port.addresses[0].subnet
-    server.write(_API_SERVER_MANIFEST, f"    - --service-cluster-ip-range={subnet}\n")
+    server.write_file(_API_SERVER_MANIFEST, f"    - --service-cluster-ip-range={subnet}\n")
 
 
 FAULTS: tuple[VmFault, ...] = (
-    VmFault("addr-missing", _delete_address, _reconfigure),
+    VmFault("addr-missing", _delete_address, _reapply_plan),
     VmFault("addr-prefix-length-wrong", _widen_prefix, _restore_prefix),
     VmFault("addr-same-on-two-local-ports", _add_twin, _delete_twin),
     VmFault("addr-docker0-overlap", _add_bridge, _delete_bridge),
     VmFault("addr-service-cidr-overlap", _overlap_service_range),
     VmFault("addr-neighbour-table-overflow", _shrink_neighbour_table),
     VmFault("addr-arp-flux", _allow_arp_flux),
-    VmFault("addr-router-advertisement-default", _accept_advertisements),
+    VmFault("addr-router-advertisement-default", _accept_router_advertisements),
     VmFault("addr-unplanned-extra", _add_unplanned, _delete_unplanned),
 )

@@ -1,16 +1,14 @@
 """Faults of the step bios, injected in an emulated server."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from trackbed_lab.vm.faults.fault import FaultyServer, VmFault
 from trackbed_lab.vm.faults.helpers import (
     clear_kernel_log,
     configure_port,
-    cover,
+    cover_file,
     locate_device,
-    uncover,
+    uncover_file,
     write_kernel_log,
 )
 
@@ -25,7 +23,7 @@ def _rescan_bus(server: FaultyServer) -> None:
 
 
 def _clear_numa_node(server: FaultyServer) -> None:
-    server.write(str(locate_device(server) / "numa_node"), "-1")
+    server.write_file(str(locate_device(server) / "numa_node"), "-1")
 
 
 def _log_unassigned_resources(_: FaultyServer) -> None:
@@ -42,19 +40,19 @@ def _hide_vf_bars(server: FaultyServer) -> None:
     resource = locate_device(server) / "resource"
     lines = resource.read_text().splitlines()
     unassigned = " ".join(["0x0000000000000000"] * 3)
-    cover(server, resource, "\n".join([*lines[:7], *[unassigned] * 6]) + "\n")
+    cover_file(server, resource, "\n".join([*lines[:7], *[unassigned] * 6]) + "\n")
 
 
 def _show_vf_bars(server: FaultyServer) -> None:
-    uncover(server, locate_device(server) / "resource")
+    uncover_file(server, locate_device(server) / "resource")
 
 
 def _report_pcie_errors(server: FaultyServer) -> None:
-    cover(server, locate_device(server) / "aer_dev_nonfatal", "Undefined 0\nCmpltTO 3\nTOTAL_ERR_NONFATAL 3\n")
+    cover_file(server, locate_device(server) / "aer_dev_nonfatal", "Undefined 0\nCmpltTO 3\nTOTAL_ERR_NONFATAL 3\n")
 
 
 def _hide_pcie_errors(server: FaultyServer) -> None:
-    uncover(server, locate_device(server) / "aer_dev_nonfatal")
+    uncover_file(server, locate_device(server) / "aer_dev_nonfatal")
 
 
 FAULTS: tuple[VmFault, ...] = (

@@ -1,7 +1,5 @@
 """Faults of the step drivers, injected in an emulated server, whose NICs have a real driver (igb)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from trackbed_lab.vm.faults.fault import FaultyServer, VmFault

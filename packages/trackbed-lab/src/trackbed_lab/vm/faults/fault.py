@@ -1,6 +1,4 @@
-"""The server that faults are injected into from inside, and a fault's pair of functions."""
-
-from __future__ import annotations
+"""The emulated server in which this program injects faults, and a fault's pair of functions."""
 
 import subprocess
 from collections.abc import Callable
@@ -12,7 +10,7 @@ from typing import NamedTuple
 from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 SECONDS = 60
-"""Limit for one program."""
+"""Limit for the run time of one program."""
 
 
 class FaultError(Exception):
@@ -21,12 +19,12 @@ class FaultError(Exception):
 
 @dataclass(slots=True)
 class FaultyServer:
-    """This very machine, an emulated server, and the port that faults are injected at."""
+    """The emulated server on which this program runs, and the port at which faults are injected."""
 
     node: NodePlan
     port: PortPlan
     saved: dict[Path, bytes | None] = field(default_factory=dict)
-    """Files as they were before `write` or `remove`, for `restore`; None: there was no file."""
+    """Original content of written or removed files; None: there was no file."""
 
     def run(self, *argv: str) -> str:
         """Run a program and return its output. Raises FaultError if it fails."""
@@ -35,19 +33,19 @@ class FaultyServer:
             raise FaultError(f"{' '.join(argv)}: {(process.stderr or process.stdout).strip()}")
         return process.stdout
 
-    def write(self, path: str, text: str) -> None:
-        """Write a file, in sysfs, in /proc or on disk; `restore` puts the original content back."""
+    def write_file(self, path: str, text: str) -> None:
+        """Write a file in sysfs, in /proc or on disk, and save its original content."""
         file = Path(path)
-        self._save(file)
+        self._save_content(file)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    def remove(self, path: str) -> None:
-        """Remove a file; `restore` puts it back."""
-        self._save(Path(path))
+    def remove_file(self, path: str) -> None:
+        """Remove a file, and save its content."""
+        self._save_content(Path(path))
         Path(path).unlink(missing_ok=True)
 
-    def restore(self) -> None:
+    def restore_saved_files(self) -> None:
         """Restore every file that was written or removed, in reverse order."""
         for path, content in reversed(self.saved.items()):
             if content is None:
@@ -57,14 +55,14 @@ class FaultyServer:
                 path.write_bytes(content)
         self.saved.clear()
 
-    def _save(self, path: Path) -> None:
+    def _save_content(self, path: Path) -> None:
         if path not in self.saved:
             self.saved[path] = path.read_bytes() if path.exists() else None
 
 
 def restore_files(server: FaultyServer) -> None:
     """Heal a fault that consists of written or removed files."""
-    server.restore()
+    server.restore_saved_files()
 
 
 class VmFault(NamedTuple):

@@ -1,9 +1,7 @@
 """Faults of the step firmware, injected in an emulated server as log lines of mlx5_core; its NICs have no firmware."""
 
-from __future__ import annotations
-
 from trackbed_lab.vm.faults.fault import FaultyServer, VmFault
-from trackbed_lab.vm.faults.helpers import clear_kernel_log, cover, locate_device, uncover, write_kernel_log
+from trackbed_lab.vm.faults.helpers import clear_kernel_log, cover_file, locate_device, uncover_file, write_kernel_log
 
 
 def _write_driver_log(server: FaultyServer, message: str) -> None:
@@ -27,7 +25,7 @@ def _log_high_temperature(server: FaultyServer) -> None:
 
 
 def _report_total_vfs(server: FaultyServer, count: int) -> None:
-    cover(server, locate_device(server) / "sriov_totalvfs", f"{count}\n")
+    cover_file(server, locate_device(server) / "sriov_totalvfs", f"{count}\n")
 
 
 def _report_no_vfs(server: FaultyServer) -> None:
@@ -39,7 +37,7 @@ def _report_too_few_vfs(server: FaultyServer) -> None:
 
 
 def _report_all_vfs(server: FaultyServer) -> None:
-    uncover(server, locate_device(server) / "sriov_totalvfs")
+    uncover_file(server, locate_device(server) / "sriov_totalvfs")
 
 
 FAULTS: tuple[VmFault, ...] = (

@@ -5,13 +5,11 @@ written to the kernel's log, and files of the kernel are covered by bind mounts 
 paths as on a real server, and find what they would find on a broken one.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 
 from trackbed.host.machine import Machine
-from trackbed.host.steps import list_settings
+from trackbed.host.steps import iter_settings
 from trackbed.host.transaction import record
 from trackbed.host.transaction.apply import apply
 from trackbed_lab.vm.faults.fault import FaultError, FaultyServer
@@ -38,10 +36,10 @@ def write_kernel_log(line: str) -> None:
 def clear_kernel_log(server: FaultyServer) -> None:
     """Empty the kernel's log, whose lines checks report until the next boot; restore files."""
     server.run("dmesg", "--clear")
-    server.restore()
+    server.restore_saved_files()
 
 
-def cover(server: FaultyServer, path: str | Path, text: str) -> None:
+def cover_file(server: FaultyServer, path: str | Path, text: str) -> None:
     """Cover a file of the kernel with a bind mount of a file that contains `text`."""
     target = Path(path).resolve()
     _COVERS.mkdir(parents=True, exist_ok=True)
@@ -50,17 +48,17 @@ def cover(server: FaultyServer, path: str | Path, text: str) -> None:
     server.run("mount", "--bind", str(source), str(target))
 
 
-def uncover(server: FaultyServer, path: str | Path) -> None:
+def uncover_file(server: FaultyServer, path: str | Path) -> None:
     """Remove the bind mount from a file; restore files."""
     server.run("umount", str(Path(path).resolve()))
-    server.restore()
+    server.restore_saved_files()
 
 
 def configure_port(server: FaultyServer) -> None:
     """Wait until the port has an interface again, then apply the plan to it, its name included."""
     wait_for_interface(server)
     machine = Machine(Path("/"))
-    apply(machine, list_settings(server.node, _STEPS), record.find_folder(machine))
+    apply(machine, iter_settings(server.node, _STEPS), record.find_folder(machine))
 
 
 def wait_for_interface(server: FaultyServer) -> None:

@@ -7,8 +7,6 @@
 `try` injects each fault, runs doctor, heals the fault, runs doctor again, and prints a line of JSON (Trial).
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -17,10 +15,10 @@ from subprocess import TimeoutExpired
 
 import msgspec
 
-from trackbed.doctor.diagnosis import diagnose
+from trackbed.doctor.diagnosis import diagnose_nodes
 from trackbed.doctor.finding import BROKEN
-from trackbed.doctor.inspection import Subject, inspect_node
-from trackbed.doctor.probes import Timeouts
+from trackbed.doctor.inspection import InspectionTarget, inspect_node
+from trackbed.doctor.probes import ProbeTimeouts
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import NodePlan, Plan
@@ -32,7 +30,7 @@ from trackbed_lab.vm.faults.fault import FaultError, FaultyServer, VmFault
 RAIL = 1
 """The rail that faults are injected on: neither the first nor the last, where a careless check might still pass."""
 
-TIMEOUTS = Timeouts(reply=1.5, lldp=1.5)
+TIMEOUTS = ProbeTimeouts(reply=1.5, lldp=1.5)
 _SETTLE_SECONDS = 30.0
 _SAVED_FILES = Path("/run/trackbed-lab-faults.json")
 
@@ -67,15 +65,15 @@ def main(arguments: Sequence[str]) -> int:
         results = [_try_fault(fault, server, fabric_plan) for fault in faults]
         return 0 if all(results) else 1
     try:
-        _run_action(action, faults, server)
+        _inject_or_heal(action, faults, server)
     except (FaultError, OSError, TimeoutExpired) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
 
 
-def _run_action(action: str, faults: Iterable[VmFault], server: FaultyServer) -> None:
-    """Inject or heal faults; the saved files are passed from one process to the next by a file."""
+def _inject_or_heal(action: str, faults: Iterable[VmFault], server: FaultyServer) -> None:
+    """Inject or heal faults; the process that injects passes its saved files by a file to the process that heals."""
     for fault in faults:
         if action == "break":
             fault.inject(server)
@@ -85,13 +83,13 @@ def _run_action(action: str, faults: Iterable[VmFault], server: FaultyServer) ->
             content = _SAVED_FILES.read_bytes() if _SAVED_FILES.exists() else b"{}"
             files = msgspec.json.decode(content, type=dict[str, bytes | None])
             server.saved = {Path(path): content for path, content in files.items()}
-            _heal(fault, server)
+            _heal_and_settle(fault, server)
 
 
-def _heal(fault: VmFault, server: FaultyServer) -> None:
+def _heal_and_settle(fault: VmFault, server: FaultyServer) -> None:
     """Heal a fault, wait until the ports have settled, and save their carrier counts.
 
-    Checks count carrier losses from then on, because those before were caused by the fault.
+    Checks then count only later carrier losses, because the fault caused the earlier ones.
     """
     fault.heal(server)
     ports = [port.netdev for port in server.node.ports]
@@ -101,7 +99,7 @@ def _heal(fault: VmFault, server: FaultyServer) -> None:
             raise FaultError(f"a port has not settled {_SETTLE_SECONDS:.0f} s after the fault was mended")
         time.sleep(0.2)
     machine = Machine(Path("/"))
-    carriers.save(machine, frozenset(ports), record.find_folder(machine))
+    carriers.save_counts(machine, frozenset(ports), record.find_folder(machine))
 
 
 def _is_settled(port: str) -> bool:
@@ -117,12 +115,12 @@ def _try_fault(fault: VmFault, server: FaultyServer, fabric_plan: Plan) -> bool:
     start, problem, named, evidence, after = time.monotonic(), "", "", "", ""
     try:
         fault.inject(server)
-        named, evidence = _find_first(server.node, fabric_plan)
+        named, evidence = _find_first_broken(server.node, fabric_plan)
     except (FaultError, OSError, TimeoutExpired) as error:
         problem = str(error)
     try:
-        _heal(fault, server)
-        after, _ = _find_first(server.node, fabric_plan)
+        _heal_and_settle(fault, server)
+        after, _ = _find_first_broken(server.node, fabric_plan)
     except (FaultError, OSError, TimeoutExpired) as error:
         problem = problem or f"not mended: {error}"
     trial = Trial(fault.id, named, evidence, after, time.monotonic() - start, problem)
@@ -131,9 +129,9 @@ def _try_fault(fault: VmFault, server: FaultyServer, fabric_plan: Plan) -> bool:
     return trial.ok
 
 
-def _find_first(node: NodePlan, fabric_plan: Plan) -> tuple[str, str]:
+def _find_first_broken(node: NodePlan, fabric_plan: Plan) -> tuple[str, str]:
     """Run doctor; return id and evidence of the first broken finding, or ("", "")."""
-    first = diagnose([inspect_node(Subject(Machine(Path("/")), node), fabric_plan, TIMEOUTS)]).first
+    first = diagnose_nodes([inspect_node(InspectionTarget(Machine(Path("/")), node), fabric_plan, TIMEOUTS)]).first
     return (first.id, first.evidence) if first is not None and first.verdict in BROKEN else ("", "")
 
 

@@ -4,8 +4,6 @@ There is no kubelet; its files stand in for it. With only the configuration belo
 policies are checked as on a host whose kubelet does not start.
 """
 
-from __future__ import annotations
-
 from trackbed_lab.vm.faults.fault import FaultyServer, VmFault
 
 _FOLDER = "/var/lib/kubelet"
@@ -13,17 +11,17 @@ _CONFIG = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration
 
 
 def _write_config(server: FaultyServer, *lines: str) -> None:
-    server.write(f"{_FOLDER}/config.yaml", _CONFIG + "".join(f"{line}\n" for line in lines))
+    server.write_file(f"{_FOLDER}/config.yaml", _CONFIG + "".join(f"{line}\n" for line in lines))
 
 
 def _write_cpu_state(server: FaultyServer) -> None:
     _write_config(server, "cpuManagerPolicy: static", 'reservedSystemCPUs: "0"')
-    server.write(f"{_FOLDER}/cpu_manager_state", '{"policyName":"none","defaultCpuSet":"","checksum":1}')
+    server.write_file(f"{_FOLDER}/cpu_manager_state", '{"policyName":"none","defaultCpuSet":"","checksum":1}')
 
 
 def _write_memory_state(server: FaultyServer) -> None:
     _write_config(server, "memoryManagerPolicy: Static")
-    server.write(f"{_FOLDER}/memory_manager_state", '{"policyName":"None","machineState":{},"checksum":1}')
+    server.write_file(f"{_FOLDER}/memory_manager_state", '{"policyName":"None","machineState":{},"checksum":1}')
 
 
 def _omit_reservation(server: FaultyServer) -> None:
@@ -34,7 +32,7 @@ def _set_node_ip(server: FaultyServer) -> None:
     """Make the port's address the node's."""
     _write_config(server)
     address = str(server.port.addresses[0]).partition("/")[0]
-    server.write(f"{_FOLDER}/kubeadm-flags.env", f'KUBELET_KUBEADM_ARGS="--node-ip={address}"\n')
+    server.write_file(f"{_FOLDER}/kubeadm-flags.env", f'KUBELET_KUBEADM_ARGS="--node-ip={address}"\n')
 
 
 FAULTS: tuple[VmFault, ...] = (

@@ -1,7 +1,5 @@
 """Faults of the step limits, injected in an emulated server; the services that start jobs are stand-ins."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from trackbed_lab.vm.faults.fault import FaultyServer, VmFault
@@ -16,11 +14,11 @@ _CGROUP = Path("/sys/fs/cgroup/lab-jobs")
 
 def _start_service(server: FaultyServer, name: str, *limits: str) -> None:
     """Start a stand-in under these limits, with every other setting as the checks require."""
-    server.write(_FILE_MAX, "2097152")
-    server.write(f"{_INOTIFY}/max_user_instances", "8192")
-    server.write(f"{_INOTIFY}/max_user_watches", "1048576")
-    server.write(_LOGIND, "[Login]\nRemoveIPC=no\n")
-    server.write("/etc/cni/net.d/10-lab.conflist", "{}")
+    server.write_file(_FILE_MAX, "2097152")
+    server.write_file(f"{_INOTIFY}/max_user_instances", "8192")
+    server.write_file(f"{_INOTIFY}/max_user_watches", "1048576")
+    server.write_file(_LOGIND, "[Login]\nRemoveIPC=no\n")
+    server.write_file("/etc/cni/net.d/10-lab.conflist", "{}")
     start_standin(name, *limits)
 
 
@@ -33,18 +31,18 @@ def _unlimit_stack(server: FaultyServer) -> None:
 
 
 def _limit_memlock(server: FaultyServer) -> None:
-    server.write(_PAM_LIMITS, "* - memlock 65536\n")
+    server.write_file(_PAM_LIMITS, "* - memlock 65536\n")
     _start_service(server, "slurmd", "--memlock=8388608")
 
 
 def _enable_remove_ipc(server: FaultyServer) -> None:
     _start_service(server, "slurmd")
-    server.write(_LOGIND, "[Login]\nRemoveIPC=yes\n")
+    server.write_file(_LOGIND, "[Login]\nRemoveIPC=yes\n")
 
 
 def _limit_inotify(server: FaultyServer) -> None:
     _start_service(server, "containerd")
-    server.write(f"{_INOTIFY}/max_user_instances", "128")
+    server.write_file(f"{_INOTIFY}/max_user_instances", "128")
 
 
 def _limit_rdma_cgroup(server: FaultyServer) -> None:
@@ -52,7 +50,7 @@ def _limit_rdma_cgroup(server: FaultyServer) -> None:
     Path("/sys/fs/cgroup/cgroup.subtree_control").write_text("+rdma")
     _CGROUP.mkdir(exist_ok=True)
     device = min(Path("/sys/class/infiniband").iterdir()).name
-    server.write(str(_CGROUP / "rdma.max"), f"{device} hca_handle=2 hca_object=2000")
+    server.write_file(str(_CGROUP / "rdma.max"), f"{device} hca_handle=2 hca_object=2000")
 
 
 def _remove_cgroup(server: FaultyServer) -> None:

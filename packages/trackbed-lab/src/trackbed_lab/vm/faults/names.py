@@ -1,7 +1,5 @@
 """Faults of the step names, injected in an emulated server; since Linux 6.2 an interface can be renamed while up."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,7 +19,7 @@ _CLOUD_INIT = """network:
 """
 
 
-def _rename(server: FaultyServer, old: str, new: str) -> None:
+def _rename_interface(server: FaultyServer, old: str, new: str) -> None:
     server.run("ip", "link", "set", old, "name", new)
 
 
@@ -30,40 +28,40 @@ def _swap_names(server: FaultyServer) -> None:
     name = server.port.netdev
     other = next(port.netdev for port in server.node.ports if port.netdev != name)
     for old, new in ((name, _TEMPORARY), (other, name), (_TEMPORARY, other)):
-        _rename(server, old, new)
+        _rename_interface(server, old, new)
 
 
 def _rename_port(server: FaultyServer) -> None:
-    _rename(server, server.port.netdev, _TEMPORARY)
+    _rename_interface(server, server.port.netdev, _TEMPORARY)
 
 
 def _restore_name(server: FaultyServer) -> None:
-    _rename(server, _TEMPORARY, server.port.netdev)
+    _rename_interface(server, _TEMPORARY, server.port.netdev)
 
 
 def _interrupt_rename(server: FaultyServer) -> None:
-    _rename(server, server.port.netdev, _UDEV_TEMPORARY)
+    _rename_interface(server, server.port.netdev, _UDEV_TEMPORARY)
 
 
 def _complete_rename(server: FaultyServer) -> None:
-    _rename(server, _UDEV_TEMPORARY, server.port.netdev)
+    _rename_interface(server, _UDEV_TEMPORARY, server.port.netdev)
 
 
 def _add_name_sources(server: FaultyServer) -> None:
     """Add a .link file and a udev rule that both name the port."""
     device, name = Path("/sys/class/net", server.port.netdev, "device").resolve().name, server.port.netdev
-    server.write("/etc/systemd/network/00-lab.link", f"[Match]\nPath=pci-{device}\n\n[Link]\nName={name}\n")
+    server.write_file("/etc/systemd/network/00-lab.link", f"[Match]\nPath=pci-{device}\n\n[Link]\nName={name}\n")
     rule = f'ACTION=="add", SUBSYSTEM=="net", KERNELS=="{device}", NAME="{name}"\n'
-    server.write("/etc/udev/rules.d/99-lab-names.rules", rule)
+    server.write_file("/etc/udev/rules.d/99-lab-names.rules", rule)
 
 
 def _add_cloud_init(server: FaultyServer) -> None:
-    server.write(str(_NETPLAN / "50-cloud-init.yaml"), _CLOUD_INIT.format(netdev=server.port.netdev))
+    server.write_file(str(_NETPLAN / "50-cloud-init.yaml"), _CLOUD_INIT.format(netdev=server.port.netdev))
 
 
 def _remove_cloud_init(server: FaultyServer) -> None:
     """Restore files and remove /etc/netplan: an empty one would make netplan the host's network manager."""
-    server.restore()
+    server.restore_saved_files()
     with suppress(OSError):
         _NETPLAN.rmdir()
 

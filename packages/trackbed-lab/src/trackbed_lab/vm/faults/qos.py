@@ -4,8 +4,6 @@ Its NICs have neither data center bridging nor counters by priority, and soft-Ro
 tested only on recorded hosts.
 """
 
-from __future__ import annotations
-
 from trackbed_lab.vm.faults.fault import FaultyServer, VmFault
 from trackbed_lab.vm.faults.rdma import find_device_name
 
@@ -13,7 +11,7 @@ from trackbed_lab.vm.faults.rdma import find_device_name
 def _reset_traffic_class(server: FaultyServer) -> None:
     """Set the default traffic class to 0 (Documentation/ABI/testing/configfs-rdma_cm)."""
     device = find_device_name(server, server.port)
-    server.write(f"/sys/kernel/config/rdma_cm/{device}/ports/1/default_roce_tos", "0")
+    server.write_file(f"/sys/kernel/config/rdma_cm/{device}/ports/1/default_roce_tos", "0")
 
 
 FAULTS: tuple[VmFault, ...] = (VmFault("qos-rdma-cm-tos-wrong", _reset_traffic_class),)

@@ -1,7 +1,5 @@
 """Faults of the step rdma, injected in an emulated server; soft-RoCE stands in for the RDMA hardware of its ports."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from trackbed.fabric.plan.plan import PortPlan
@@ -96,7 +94,7 @@ def _allow_mode_change(server: FaultyServer) -> None:
 
 def _persist_other_mode(server: FaultyServer) -> None:
     value = 0 if server.node.common.rdma_mode == "shared" else 1
-    server.write(_OPTIONS, f"options ib_core netns_mode={value}\n")
+    server.write_file(_OPTIONS, f"options ib_core netns_mode={value}\n")
 
 
 FAULTS: tuple[VmFault, ...] = (

@@ -1,7 +1,5 @@
 """Faults of the step routing, injected in an emulated server with ip(8) and sysctls."""
 
-from __future__ import annotations
-
 from trackbed_lab.vm.faults.fault import FaultyServer, VmFault
 from trackbed_lab.vm.faults.helpers import configure_port
 
@@ -19,8 +17,8 @@ def _build_rule(server: FaultyServer) -> tuple[str, ...]:
     return ("from", address, "priority", str(server.node.common.rule_priority + server.port.rail))
 
 
-def _reconfigure(server: FaultyServer) -> None:
-    server.restore()
+def _reapply_plan(server: FaultyServer) -> None:
+    server.restore_saved_files()
     configure_port(server)
 
 
@@ -37,7 +35,7 @@ def _redirect_rule(server: FaultyServer) -> None:
 
 def _restore_rule(server: FaultyServer) -> None:
     _delete_rules(server)
-    _reconfigure(server)
+    _reapply_plan(server)
 
 
 def _shadow_rules(server: FaultyServer) -> None:
@@ -61,20 +59,20 @@ def _delete_foreign_route(server: FaultyServer) -> None:
 
 
 def _enable_strict_filter(server: FaultyServer) -> None:
-    server.write(f"/proc/sys/net/ipv4/conf/{server.port.netdev}/rp_filter", "1")
-    server.write("/proc/sys/net/ipv4/conf/all/rp_filter", "0")
+    server.write_file(f"/proc/sys/net/ipv4/conf/{server.port.netdev}/rp_filter", "1")
+    server.write_file("/proc/sys/net/ipv4/conf/all/rp_filter", "0")
 
 
 def _persist_strict_filter(server: FaultyServer) -> None:
     lines = "".join(f"net.ipv4.conf.{name}.rp_filter = 1\n" for name in ("all", server.port.netdev))
-    server.write(_SYSCTLS, lines)
+    server.write_file(_SYSCTLS, lines)
 
 
 FAULTS: tuple[VmFault, ...] = (
     VmFault("route-rule-shadowed", _shadow_rules, _unshadow_rules),
     VmFault("route-rule-wrong-table", _redirect_rule, _restore_rule),
-    VmFault("route-rule-missing", _delete_rules, _reconfigure),
-    VmFault("route-table-empty", _flush_table, _reconfigure),
+    VmFault("route-rule-missing", _delete_rules, _reapply_plan),
+    VmFault("route-table-empty", _flush_table, _reapply_plan),
     VmFault("route-table-id-shared", _add_foreign_route, _delete_foreign_route),
     VmFault("route-rp-filter-strict", _enable_strict_filter),
     VmFault("route-rp-filter-reset", _persist_strict_filter),

@@ -4,8 +4,6 @@ There is no containerd; a process of its name and its configuration files stand 
 and without a limit on locked memory doctor finds nothing.
 """
 
-from __future__ import annotations
-
 from trackbed_lab.vm.faults.fault import FaultyServer, VmFault
 from trackbed_lab.vm.faults.standins import start_standin, stop_standin
 
@@ -14,10 +12,10 @@ _SPEC = '{"cdiVersion": "0.6.0", "kind": "example.com/rail", "devices": [{"name"
 
 
 def _start_containerd(server: FaultyServer, *limits: str) -> None:
-    server.write("/proc/sys/fs/file-max", "2097152")
-    server.write("/proc/sys/fs/inotify/max_user_instances", "8192")
-    server.write("/proc/sys/fs/inotify/max_user_watches", "1048576")
-    server.write(_NETWORK, "{}")
+    server.write_file("/proc/sys/fs/file-max", "2097152")
+    server.write_file("/proc/sys/fs/inotify/max_user_instances", "8192")
+    server.write_file("/proc/sys/fs/inotify/max_user_watches", "1048576")
+    server.write_file(_NETWORK, "{}")
     start_standin("containerd", *limits)
 
 
@@ -27,19 +25,19 @@ def _limit_memlock(server: FaultyServer) -> None:
 
 def _remove_network(server: FaultyServer) -> None:
     _start_containerd(server)
-    server.remove(_NETWORK)
+    server.remove_file(_NETWORK)
 
 
 def _disable_cdi(server: FaultyServer) -> None:
     _start_containerd(server)
-    server.write("/etc/cdi/lab.json", _SPEC)
+    server.write_file("/etc/cdi/lab.json", _SPEC)
     config = "version = 3\n[plugins.'io.containerd.cri.v1.runtime']\nenable_cdi = false\n"
-    server.write("/etc/containerd/config.toml", config)
+    server.write_file("/etc/containerd/config.toml", config)
 
 
 def _truncate_spec(server: FaultyServer) -> None:
     _start_containerd(server)
-    server.write("/etc/cdi/lab.json", _SPEC[:40])
+    server.write_file("/etc/cdi/lab.json", _SPEC[:40])
 
 
 def _stop_containerd(server: FaultyServer) -> None:

@@ -4,8 +4,6 @@ Checks look at a service's name, arguments and limits in /proc. A sleeping progr
 slurmd has all of these. Doctor finds nothing while no stand-in runs, nor while one runs under the required limits.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -42,4 +40,4 @@ def stop_standin(server: FaultyServer, name: str) -> None:
         with suppress(ChildProcessError):
             os.waitpid(pid, 0)
     pid_file.unlink(missing_ok=True)
-    server.restore()
+    server.restore_saved_files()

@@ -1,12 +1,10 @@
 """Faults of the step vfs, injected in an emulated server, whose NICs have real VFs (igb, igbvf)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from trackbed_lab.vm.faults.fault import FaultyServer, VmFault, restore_files
 
-_BOOT_FILES = ("/etc/trackbed/boot.sh", "/etc/systemd/system/trackbed-boot.service")
+_BOOT_FILES = ("/etc/trackbed/boot.sh", "/etc/systemd/system/trackbed-port@.service")
 _UDEV_RULE = "/etc/udev/rules.d/99-lab-vfs.rules"
 _CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 _SRIOV_CNI_RECORDS = "/var/lib/cni/sriov/pci"
@@ -41,7 +39,7 @@ def _set_vf_count(server: FaultyServer, count: int) -> None:
 
 
 def _recreate_vfs(server: FaultyServer) -> None:
-    server.restore()
+    server.restore_saved_files()
     _set_vf_count(server, server.node.common.vfs)
 
 
@@ -49,30 +47,30 @@ def _create_too_few(server: FaultyServer) -> None:
     _set_vf_count(server, max(1, server.node.common.vfs - 1))
 
 
-def _lose_vfs(server: FaultyServer) -> None:
+def _remove_vfs_and_files(server: FaultyServer) -> None:
     """Remove the VFs and the files that create them at boot."""
     for path in _BOOT_FILES:
-        server.remove(path)
+        server.remove_file(path)
     _set_vf_count(server, 0)
 
 
 def _remove_vfs(server: FaultyServer) -> None:
-    """Remove the VFs while a udev rule would create them at boot: only the present count is wrong."""
-    server.write(_UDEV_RULE, 'ACTION=="never", ATTR{device/sriov_numvfs}="2"\n')
+    """Remove the VFs but keep the udev rule that creates them at boot, so only the present count is wrong."""
+    server.write_file(_UDEV_RULE, 'ACTION=="never", ATTR{device/sriov_numvfs}="2"\n')
     _set_vf_count(server, 0)
 
 
 def _remove_vfs_under_pods(server: FaultyServer) -> None:
-    """Record that a pod has a VF, then remove all VFs."""
+    """Add a record of a pod with a VF, then remove all VFs."""
     record = f"{_SRIOV_CNI_RECORDS}/{_locate_vf(server).name}"
     server.run("ip", "netns", "add", _NAMESPACE)
-    server.write(record, f"/run/netns/{_NAMESPACE}")
+    server.write_file(record, f"/run/netns/{_NAMESPACE}")
     _set_vf_count(server, 0)
 
 
 def _leak_vf(server: FaultyServer) -> None:
     """Move a VF to a namespace that belongs to no pod."""
-    server.write(_CHECKPOINT, '{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":0}')
+    server.write_file(_CHECKPOINT, '{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":0}')
     server.run("ip", "netns", "add", _NAMESPACE)
     server.run("ip", "link", "set", _find_vf_interface(server), "netns", _NAMESPACE)
 
@@ -83,7 +81,7 @@ def _delete_namespace(server: FaultyServer) -> None:
 
 
 def _disable_autoprobe(server: FaultyServer) -> None:
-    server.write(str(_locate_pf(server) / "sriov_drivers_autoprobe"), "0")
+    server.write_file(str(_locate_pf(server) / "sriov_drivers_autoprobe"), "0")
     _set_vf_count(server, server.node.common.vfs)
 
 
@@ -173,7 +171,7 @@ FAULTS: tuple[VmFault, ...] = (
     VmFault("vfs-pf-enslaved", _add_to_bond, _remove_from_bond),
     VmFault("vfs-removed-under-pods", _remove_vfs_under_pods, _delete_namespace),
     VmFault("vfs-count-change-busy", _create_too_few, _recreate_vfs),
-    VmFault("vfs-lost-after-reboot", _lose_vfs, _recreate_vfs),
+    VmFault("vfs-lost-after-reboot", _remove_vfs_and_files, _recreate_vfs),
     VmFault("vfs-count-wrong", _remove_vfs, _recreate_vfs),
     VmFault("vfs-driver-missing", _disable_autoprobe, _recreate_vfs),
     VmFault("vfs-bound-to-vfio", _bind_to_vfio, _recreate_vfs),

@@ -1,0 +1,30 @@
+"""The programs and files with which a user installs Trackbed's chart, and the names that the chart has here."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from trackbed_lab.processes import run_program
+from trackbed_lab.vm.lab import VmLabError
+
+NAMESPACE = "trackbed-system"
+TIMEOUT_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The programs and files with which a user installs the chart."""
+
+    helm: Path
+    kubectl: Path
+    chart: Path
+    kubeconfig: Path
+    folder: Path
+    """Folder for files of this run."""
+
+    def run(self, program: Path, *arguments: str) -> str:
+        """Run a program and return its output. Raises VmLabError with its errors if it fails."""
+        variables = {"KUBECONFIG": str(self.kubeconfig), "HELM_CACHE_HOME": str(self.folder / "helm")}
+        process = run_program([str(program), *arguments], TIMEOUT_SECONDS, VmLabError, variables=variables)
+        if process.returncode:
+            raise VmLabError(f"{program.name} {arguments[0]}: {process.stderr.strip()}")
+        return process.stdout

@@ -1,0 +1,1 @@
+"""Causes of errors that programs around pods' networks report, by the words of their messages."""

@@ -1,0 +1,96 @@
+"""Reviews of Fabrics in processes of their own, with limits of time and memory: no Fabric delays the reviews of pods.
+
+Each review starts a process, which takes a second: Fabrics change rarely, and it returns all memory. The question is on
+its standard input, the answer on its standard output, both JSON.
+"""
+
+import asyncio
+import resource
+import sys
+
+import msgspec
+
+from trackbed.cluster.webhook.cluster_state import ClusterState
+from trackbed.cluster.webhook.fabrics import FabricQuestion, build_question, decide_question
+from trackbed.cluster.webhook.review import ReviewError, ReviewRequest, Verdict
+
+FABRIC_SECONDS = 8.0
+"""Time limit of a review; the API server waits for configuration.FABRIC_TIMEOUT_SECONDS."""
+MEMORY_BYTES = 512 << 20
+MAX_REVIEWS = 4
+"""Reviews that run or wait; more are refused at once."""
+_REMEDY = "cut it into several Fabrics with fewer nodes or rails"
+
+
+class FabricsBusyError(Exception):
+    """Too many Fabrics are being reviewed."""
+
+
+class _FabricAnswer(msgspec.Struct, frozen=True):
+    """A verdict, or why the request contains no Fabric."""
+
+    verdict: Verdict | None = None
+    error: str = ""
+
+
+class FabricReviewer:
+    """Reviews Fabrics one after the other, each in a process."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._count = 0
+
+    async def decide(self, request: ReviewRequest, state: ClusterState) -> Verdict:
+        """Return the verdict on a new or changed Fabric. Raises ReviewError, FabricsBusyError."""
+        if self._count >= MAX_REVIEWS:
+            raise FabricsBusyError(f"{MAX_REVIEWS} Fabrics are being reviewed: try again")
+        self._count += 1
+        try:
+            async with self._turn:
+                return await _decide_in_process(msgspec.json.encode(build_question(request, state)))
+        finally:
+            self._count -= 1
+
+
+async def _decide_in_process(question: bytes) -> Verdict:
+    """Return the verdict of a new process, or a refusal if it exceeds a limit. Raises ReviewError."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", __name__, str(MEMORY_BYTES), str(FABRIC_SECONDS)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(FABRIC_SECONDS):
+            output, _ = await process.communicate(question)
+    except TimeoutError:
+        return Verdict(refusal=f"the Fabric could not be planned within {FABRIC_SECONDS:g} s: {_REMEDY}, or try again")
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode != 0:
+        return Verdict(
+            refusal=f"the Fabric could not be planned within {MEMORY_BYTES >> 20} MiB of memory: {_REMEDY}; if it is "
+            "small, please report a defect of Trackbed with the webhook's log"
+        )
+    answer = msgspec.json.decode(output, type=_FabricAnswer)
+    if answer.verdict is None:
+        raise ReviewError(answer.error)
+    return answer.verdict
+
+
+def _main(memory_bytes: int, seconds: float) -> None:
+    """Answer the question on standard input, within limits that hold even if the webhook has ended."""
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    cpu_seconds = int(seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+    question = msgspec.json.decode(sys.stdin.buffer.read(), type=FabricQuestion)
+    try:
+        answer = _FabricAnswer(decide_question(question))
+    except ReviewError as error:
+        answer = _FabricAnswer(error=str(error))
+    sys.stdout.buffer.write(msgspec.json.encode(answer))
+
+
+if __name__ == "__main__":
+    _main(int(sys.argv[1]), float(sys.argv[2]))

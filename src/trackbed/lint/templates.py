@@ -1,0 +1,46 @@
+"""Templates: manifests with values that a program such as Helm, envsubst or Argo fills in later.
+
+Expressions are replaced with a text of the same length, so the rest of the file keeps its places and is checked.
+"""
+
+import re
+
+from trackbed.fabric.model.problems import Path
+from trackbed.lint.tree import Tree
+
+_FILLER = "\u2592"
+_EXPRESSION = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_LINE_OF_EXPRESSIONS = re.compile(r"^[ \t]*(?:(?:\{\{.*?\}\}|\{%.*?%\})[ \t]*)+$", re.MULTILINE)
+_VARIABLE = re.compile(r"\$\{[\w.:=/-]+\}|\$\(\w+\)|\$\w+")
+_PLACEHOLDER = re.compile(r"<[^<>]*>|\.{3,}|\u2026")
+
+
+def mask_expressions(text: str) -> str | None:
+    """Return the text with each expression replaced; None if it has none, or if expressions choose its lines."""
+    if not _EXPRESSION.search(text) or _LINE_OF_EXPRESSIONS.search(text):
+        return None
+    return _EXPRESSION.sub(lambda match: re.sub(r"[^\n]", _FILLER, match[0]), text)
+
+
+def has_expressions(text: str) -> bool:
+    """Return whether a text has expressions of a template engine."""
+    return _EXPRESSION.search(text) is not None
+
+
+def is_filled_later(tree: Tree, path: Path) -> bool:
+    """Return whether the value at `path`, or its key, is the place of a value that is filled in later."""
+    return is_placeholder(tree.get(*path)) or any(is_placeholder(part) for part in path[-1:])
+
+
+def is_placeholder(value: object) -> bool:
+    """Return whether a value is text with a variable, an expression or an ellipsis instead of a value.
+
+    Texts with blanks, such as shell scripts, are values.
+    """
+    if not isinstance(value, str):
+        return False
+    text = value.strip()
+    if _FILLER in text or _PLACEHOLDER.fullmatch(text):
+        return True
+    bare = _EXPRESSION.sub("", text)
+    return not re.search(r"\s", bare) and (bare != text or _VARIABLE.search(bare) is not None)

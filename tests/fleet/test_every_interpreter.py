@@ -1,0 +1,190 @@
+"""What is sent to hosts runs on every version of Python that a host may have."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from tests.host.places import MACS, everything, host
+from tests.host.steps.fabrics import P2P, node_plan
+from tests.host.trees import everything_below, grow, nic
+from tests.pythons import find_python, on_every_interpreter
+from trackbed.fleet import archive, boot
+from trackbed.fleet.outcome import Outcome, judge_output
+from trackbed.fleet.task import HostTask, Verb, build_task
+from trackbed.host.snapshot.snapshot import Wanted
+
+pytestmark = pytest.mark.needs("root", "nsenter")
+
+_CHECK = Path(__file__).with_name("on_interpreter.py")
+_NICS = {"eth0": "0000:18:00.0", "eth1": "0000:3a:00.0"}
+_PORTS = str(
+    [{"pci": pci, "netdev": netdev, "mac": mac} for (netdev, pci), mac in zip(_NICS.items(), MACS, strict=True)]
+)
+_SPEC = """\
+  names: {netdev: keep}
+  vfs: {count: 4}
+  kernel: {isolatedCpus: 4-7}
+  rdma: {namespaceMode: exclusive}
+  kubelet: {topologyManager: restricted, reservedCpus: 0-3}
+"""
+_FILES = {
+    "/boot/grub/grub.cfg": "\tlinux\t/vmlinuz root=UUID=3f5a ro quiet\n",
+    "/etc/default/grub": 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n',
+    "/etc/netplan/10-rails.yaml": "network: {}\n",
+    "/etc/security/limits.d/README": "",
+    "/proc/cmdline": "root=UUID=3f5a ro quiet isolcpus=4-7 nohz_full=4-7 rcu_nocbs=4-7\n",
+    "/proc/cpuinfo": "processor\t: 0\nvendor_id\t: GenuineIntel\n",
+    "/proc/sys/kernel/random/boot_id": "first\n",
+    "/run/systemd/system/marker": "",
+    "/usr/lib/systemd/system-generators/netplan": "",
+    "/usr/lib/systemd/system/containerd.service": "",
+    "/usr/lib/systemd/system/multi-user.target": "",
+    "/var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\n",
+    "/var/lib/kubelet/cpu_manager_state": '{"policyName":"none"}',
+}
+_WANTED = Wanted(("/etc/netplan/*", "/proc/cmdline"), ("/sys/class/net/*/device",), ("/etc",), (("ip", "link"),))
+_LATER: tuple[Verb, ...] = ("apply", "undo", "undo")
+
+
+class _Run(NamedTuple):
+    """What an interpreter answered, and what the host was before and after."""
+
+    outcomes: list[Outcome]
+    before: object
+    changed: object
+    after: object
+
+
+_SILENCE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from trackbed.kernel.netlink.codec import Message
+from trackbed.kernel.netlink.sockets import ReplyTimeoutError, Socket
+with Socket(timeout_seconds=0.05) as sock:
+    try:
+        sock.dump(Message(1, 0, bytes(16)))  # NLMSG_NOOP, which the kernel does not answer
+    except ReplyTimeoutError as error:
+        print(error)
+"""
+
+
+@on_every_interpreter
+def test_a_silent_kernel_is_noticed_on_every_interpreter(version: str, tmp_path: Path) -> None:
+    _write_sources(tmp_path)
+    command = [str(find_python(version)), "-IS", "-c", _SILENCE, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout, done.stderr) == ("the kernel did not answer within 0.05 seconds\n", "")
+
+
+@on_every_interpreter
+def test_what_is_sent_finds_all_that_it_uses_on_every_interpreter(version: str, tmp_path: Path) -> None:
+    _write_sources(tmp_path)
+    command = [str(find_python(version)), "-IS", "-W", "error", str(_CHECK), str(tmp_path), *archive.map_modules()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def _write_sources(folder: Path) -> None:
+    for name, (is_package, source) in archive.read_sources().items():
+        path = folder / name.replace(".", "/")
+        grow(folder, {f"{path.relative_to(folder)}{'/__init__' if is_package else ''}.py": source.decode()})
+
+
+@pytest.fixture(scope="module")
+def own_run(tmp_path_factory: pytest.TempPathFactory) -> _Run:
+    return _change_host(Path(sys.executable), tmp_path_factory.mktemp("own"))
+
+
+def test_a_host_is_compared_applied_and_undone(own_run: _Run) -> None:
+    kinds = [outcome.kind for outcome in own_run.outcomes]
+    assert kinds == ["same", "same", "differs", "applied", "same", "undone", "undone", "differs"]
+    assert own_run.changed != own_run.before
+    assert own_run.after == own_run.before
+
+
+@pytest.mark.support(
+    "distribution", "RHEL 9", "modelled", "compare, apply, undo in namespaces on Python 3.9, as it has"
+)
+@pytest.mark.support(
+    "distribution", "Ubuntu 22.04", "modelled", "compare, apply, undo in namespaces on Python 3.10, as it has"
+)
+@pytest.mark.support(
+    "distribution", "DGX OS 6", "modelled", "compare, apply, undo in namespaces on Python 3.10, as it has"
+)
+@pytest.mark.support(
+    "distribution", "Ubuntu 24.04", "modelled", "compare, apply, undo in namespaces on Python 3.12, as it has"
+)
+@on_every_interpreter
+def test_a_host_is_compared_applied_and_undone_alike_on_every_interpreter(
+    version: str, tmp_path: Path, own_run: _Run
+) -> None:
+    run = _change_host(find_python(version), tmp_path)
+    assert run.after == run.before
+    assert run == own_run
+
+
+def _change_host(python: Path, folder: Path) -> _Run:
+    """Compare, apply and undo on a fresh host whose only Python is this one."""
+    node = node_plan(P2P, _PORTS, spec=_SPEC)
+    programs = _link_programs(folder / "bin", python)
+    with host(folder) as place:
+        root = place.machine.root
+        grow(root, _FILES)
+        for netdev, pci in _NICS.items():
+            nic(root, netdev, pci)
+            grow(root, {f"/sys/class/net/{netdev}/qos/trust": "pcp\n"})
+
+        def run(task: HostTask) -> Outcome:
+            return _run_task(task, programs, root, folder / "near")
+
+        def read_state() -> object:
+            files = {path: (text.strip(), mode) for path, (text, mode) in everything_below(root).items()}
+            return files, everything(place.machine)
+
+        before = read_state()
+        outcomes = [
+            run(HostTask("capture", node.name, None, {}, "none", 60, _WANTED)),
+            run(build_task("boot", node, "none", 60)),
+            run(build_task("diff", node, "auto", 60)),
+            run(build_task("apply", node, "auto", 60)),
+        ]
+        changed = read_state()
+        outcomes += [run(build_task(verb, node, "auto", 60)) for verb in _LATER]
+        after = read_state()
+        outcomes.append(run(build_task("diff", node, "auto", 60)))
+    return _Run([_without_place(outcome, folder) for outcome in outcomes], before, changed, after)
+
+
+def _run_task(task: HostTask, programs: Path, root: Path, netns: Path) -> Outcome:
+    done = subprocess.run(
+        [shutil.which("nsenter") or "", f"--net={netns}", "/bin/sh", "-c", boot.build_command()],
+        input=boot.build_payload(task),
+        env={"PATH": str(programs), "TRACKBED_ROOT": str(root)},
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    streams = (text.decode().splitlines() for text in (done.stdout, done.stderr))
+    return judge_output(task.name, done.returncode, *streams)
+
+
+def _link_programs(folder: Path, python: Path) -> Path:
+    """Make a folder for PATH with what the start on a host needs, and this one Python."""
+    folder.mkdir()
+    for name in ("sh", "id"):
+        (folder / name).symlink_to(shutil.which(name) or "")
+    (folder / "python3").symlink_to(python)
+    return folder
+
+
+def _without_place(outcome: Outcome, folder: Path) -> Outcome:
+    """Return the outcome without the path of the host's folder."""
+    document: Any = msgspec.json.decode(msgspec.json.encode(outcome).replace(str(folder).encode(), b"FOLDER"))
+    return msgspec.convert(document, Outcome)

@@ -1,0 +1,50 @@
+"""Files with values that are filled in later."""
+
+import pytest
+
+from trackbed.lint.corpus import index_documents
+from trackbed.lint.manifests import parse_manifests
+from trackbed.lint.run import lint
+from trackbed.lint.schemas.crds import index_crds
+
+_POD = "apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec: {{containers: [{{name: a, image: a}}], {}}}\n"
+
+
+def _lint(text: str) -> list[tuple[str, int]]:
+    documents, early = parse_manifests(text.encode(), "a.yaml")
+    return [(problem.rule, problem.line) for problem in lint(index_documents(documents), index_crds(), early)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("{{- if .Values.rails }}\nkind: Pod\n{{- end }}\n", id="lines-of-expressions"),
+        pytest.param("apiVersion: v1\nkind: {{ .Values.kind }}\n  name: x\n", id="not-yaml-either-way"),
+        pytest.param("{% for rail in rails %}\nkind: Pod\n{% endfor %}\n", id="jinja"),
+    ],
+)
+def test_a_template_that_is_no_yaml_is_one_note(text: str) -> None:
+    assert _lint(text) == [("template", 1)]
+
+
+def test_a_template_with_expressions_as_values_is_checked_around_them() -> None:
+    text = _POD.format("priority: {{ .Values.priority }}, nodeNames: x")
+    assert _lint(text) == [("template", 1), ("unknown-field", 4)]
+
+
+def test_a_bare_expression_is_no_duplicate_key() -> None:
+    assert _lint("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{.Name}}\n  namespace: {{.Name}}\n") == [
+        ("template", 1)
+    ]
+
+
+@pytest.mark.parametrize("value", ["${PRIORITY}", "$PRIORITY", "<priority>", "...", "'{{ .Values.priority }}'"])
+def test_all_values_that_are_filled_in_later_are_one_note(value: str) -> None:
+    head = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers: [{name: a, image: a}]\n"
+    assert _lint(f"{head}  priority: {value}\n  activeDeadlineSeconds: {value}\n") == [("template", 6)]
+
+
+def test_a_variable_of_a_shell_script_is_a_value() -> None:
+    assert _lint(_POD.format("hostname: 'echo ${HOSTNAME} now', priority: 'echo ${HOSTNAME} now'")) == [
+        ("wrong-type", 4)
+    ]
