@@ -47,6 +47,7 @@ _END = object()
 _POLL_SECONDS = 2.0
 _KIND_SECONDS = 30
 """Time limit for a server to serve a kind after its CRD was created."""
+_BOOKKEEPING = frozenset({"managedFields", "resourceVersion"})
 _REST_FACTOR = 4
 """The pause after a check lasts at least this many times as long as the check."""
 
@@ -130,7 +131,7 @@ class StackRun:
             if error.status == HTTPStatus.CONFLICT:
                 return str(error)
             raise
-        is_same = live and live["metadata"]["resourceVersion"] == response.body["metadata"]["resourceVersion"]
+        is_same = live and _drop_bookkeeping(live) == _drop_bookkeeping(response.body)
         outcome = "created" if response.status == HTTPStatus.CREATED else "same" if is_same else "changed"
         self.applied.add(to_object_key(response.body))
         self.changes.append(ObjectChange(format_object_name(response.body), outcome))
@@ -221,6 +222,17 @@ class StackRun:
                 await remove_agents(self.client, body["metadata"]["namespace"], self.report, limit)
             await self.client.delete(body)
             self.changes.append(ObjectChange(format_object_name(body), "removed"))
+
+
+def _drop_bookkeeping(body: Object) -> Object:
+    """Return an object without what an API server may rewrite although an apply changes nothing.
+
+    Managers are sorted by the second of their last write. Where an object has an empty map, an apply moves our entry
+    past one of a later second, and the new order is stored as a new resourceVersion (IgnoreManagedFieldsTimestamps-
+    Transformer of k8s.io/apiserver compares the entries in order).
+    """
+    metadata = {key: value for key, value in body["metadata"].items() if key not in _BOOKKEEPING}
+    return {**body, "metadata": metadata}
 
 
 async def _iter_in_thread(items: Iterable[_T]) -> AsyncIterator[_T]:
