@@ -3,6 +3,7 @@
 Mark a test with what it needs, `@pytest.mark.needs("root", "ip")`: where that is missing it is skipped with the reason.
 With CI=true in the environment every skip is a failure, however it came about, so that no test can quietly stop running
 there. The one exception carries its reason: `@pytest.mark.may_skip("RDMA netlink: no CI machine has it")`.
+What takes minutes by nature runs with `--all` alone: `@pytest.mark.nightly("an image is built")`.
 """
 
 import gc
@@ -27,11 +28,23 @@ hypothesis.settings.register_profile("pure", deadline=None, max_examples=10, pri
 hypothesis.settings.load_profile("ci" if _IN_CI else "here")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", dest="all_tests", help="run the tests marked nightly too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("all_tests"):
+        nightly = [item for item in items if item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=nightly)
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+
+
 def pytest_configure(config: pytest.Config) -> None:
     for line in (
         "needs(*what): what the machine must offer: 'root', or the name of a program on PATH",
         "may_skip(reason): this test may be skipped even where the machine is declared complete (CI=true)",
         "support(kind, name, how, where): what of the field this test shows; docs/reference/support.md has the table",
+        "nightly(reason): takes minutes by nature, and runs only with --all",
         "slow: takes longer than a second; it has a faster sibling",
     ):
         config.addinivalue_line("markers", line)

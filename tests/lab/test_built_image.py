@@ -47,6 +47,7 @@ def run_in(root: Path, *argv: str) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly("an image is built")
 @pytest.mark.needs("root", *built_image.PROGRAMS)
 def test_its_label_says_that_its_bases_are_local_ones(image: tuple[Path, dict[str, Any]]) -> None:
     _, config = image
@@ -55,6 +56,7 @@ def test_its_label_says_that_its_bases_are_local_ones(image: tuple[Path, dict[st
     assert (config["User"], config["Entrypoint"]) == ("65532:65532", ["trackbed"])
 
 
+@pytest.mark.nightly("an image is built")
 @pytest.mark.needs("root", *built_image.PROGRAMS)
 def test_every_program_runs_on_nothing_but_it(image: tuple[Path, dict[str, Any]]) -> None:
     root, _ = image
@@ -68,6 +70,7 @@ def test_every_program_runs_on_nothing_but_it(image: tuple[Path, dict[str, Any]]
     assert run_in(root, "nsenter", "--version").startswith("nsenter from util-linux")
 
 
+@pytest.mark.nightly("an image is built")
 @pytest.mark.needs("root", *built_image.PROGRAMS)
 def test_it_holds_the_locked_packages_and_names_them(image: tuple[Path, dict[str, Any]]) -> None:
     root, _ = image
@@ -85,6 +88,7 @@ def test_it_holds_the_locked_packages_and_names_them(image: tuple[Path, dict[str
     assert "pytest" not in named
 
 
+@pytest.mark.nightly("an image is built")
 @pytest.mark.needs("root", *built_image.PROGRAMS)
 def test_it_holds_no_device_and_compiled_modules_of_everything(image: tuple[Path, dict[str, Any]]) -> None:
     root, _ = image
