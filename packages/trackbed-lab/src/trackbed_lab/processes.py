@@ -18,6 +18,7 @@ import msgspec
 STOP_SECONDS = 10.0
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_ZOMBIE = "Z"
 _START_TIME = 19  # proc(5): field 22, counted from the one after the program's name
 
 
@@ -27,15 +28,21 @@ class LabProcess(msgspec.Struct, frozen=True):
     name: str
     pid: int
     started: int
-    """Start time in clock ticks since boot; 0 if it ended before the time could be read."""
+    """Start time in clock ticks since boot."""
     log: str
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process is still running."""
-        with suppress(ChildProcessError):
-            os.waitpid(self.pid, os.WNOHANG)
-        return self.started > 0 and _read_start_time(self.pid) == self.started
+        """Whether the process is still running; a child that has ended is reaped."""
+        state, started = _read_state(self.pid)
+        if started != self.started or not started:
+            return False
+        if state != _ZOMBIE:
+            return True
+        try:
+            return os.waitpid(self.pid, os.WNOHANG) == (0, 0)  # threads may outlive the first one of a process
+        except ChildProcessError:
+            return False
 
     def read_log_end(self, lines: int = 3) -> str:
         """Return the last lines of its log."""
@@ -80,7 +87,7 @@ def start_process(name: str, argv: Sequence[str], folder: Path, *, detached: boo
             preexec_fn=None if detached else die_with_parent,  # noqa: PLW1509 - one prctl call, which takes no lock
         )
     child.returncode = 0  # keeps Popen from warning about a running child, which LabProcess reaps
-    return LabProcess(name, child.pid, _read_start_time(child.pid), str(log))
+    return LabProcess(name, child.pid, _read_state(child.pid)[1], str(log))
 
 
 def stop_processes(processes: Sequence[LabProcess]) -> None:
@@ -114,14 +121,14 @@ def _wait_for_end(process: LabProcess) -> bool:
     return True
 
 
-def _read_start_time(pid: int) -> int:
-    """Return a process's start time, or 0 if there is no such process or it is a zombie."""
+def _read_state(pid: int) -> tuple[str, int]:
+    """Return a process's state (proc(5), field 3) and start time; "" and 0 if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return 0
+        return "", 0
     fields = stat.rpartition(")")[2].split()
-    return 0 if fields[0] == "Z" else int(fields[_START_TIME])
+    return fields[0], int(fields[_START_TIME])
 
 
 def die_with_parent() -> None:
