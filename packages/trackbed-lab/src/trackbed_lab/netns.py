@@ -36,7 +36,7 @@ from trackbed_lab.topology import Cable, CableEnd, Switch, SwitchRoute, Topology
 
 RT_SCOPE_LINK = 253
 LOOKUP_PRIORITY = 200
-_UP_SECONDS = 5.0
+_UP_SECONDS = 60.0
 
 
 def build_namespaces(topology: Topology, folder: Path) -> None:
@@ -179,16 +179,16 @@ def _build_route(route: SwitchRoute, links: dict[str, Link]) -> Route:
 
 
 def wait_until_up(folder: Path, names: Iterable[str]) -> None:
-    """Wait, at most 5 s, until every interface that is up is operational.
+    """Wait until every interface that is up is operational. Raises TimeoutError after a minute.
 
     Frames sent before the kernel's link watch has run are lost, and ARP retries only after a second.
     """
     deadline = time.monotonic() + _UP_SECONDS
     waiting = list(names)
-    while waiting and time.monotonic() < deadline:
-        waiting = [name for name in waiting if not _are_links_operational(folder / name)]
-        if waiting:
-            time.sleep(0.01)
+    while waiting := [name for name in waiting if not _are_links_operational(folder / name)]:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no link of {', '.join(waiting)} came up within {_UP_SECONDS:.0f} s")
+        time.sleep(0.01)
 
 
 def _are_links_operational(path: Path) -> bool:

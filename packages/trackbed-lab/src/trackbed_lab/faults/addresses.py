@@ -28,7 +28,7 @@ from trackbed_lab.faults.target import FaultTarget, UnsuitableError, read_link, 
 _UNPLANNED = 10 << 24 | 99 << 16 | 1
 """10.99.0.1, which is in no example's plan."""
 _DOCKER_BITS = 8
-_DAD_SECONDS = 4.0
+_DAD_SECONDS = 60.0
 
 
 def _delete_addresses(target: FaultTarget) -> None:
@@ -132,11 +132,15 @@ def _wait_for_dad(target: FaultTarget, address: int) -> None:
     """Wait until duplicate detection of an IPv6 address has ended, which takes about a second (RFC 4862)."""
     deadline = time.monotonic() + _DAD_SECONDS
     with Socket(netns=target.lab.locate_netns(target.node.name)) as sock:
-        while time.monotonic() < deadline:
-            flags = [item.flags for item in list_addresses(sock, socket.AF_INET6) if item.address == address]
-            if flags and (not flags[0] & IFA_F_TENTATIVE or flags[0] & IFA_F_DADFAILED):
-                return
+        while not _has_dad_ended(sock, address):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"duplicate address detection did not end within {_DAD_SECONDS:.0f} s")
             time.sleep(0.05)
+
+
+def _has_dad_ended(sock: Socket, address: int) -> bool:
+    flags = [item.flags for item in list_addresses(sock, socket.AF_INET6) if item.address == address]
+    return bool(flags) and (not flags[0] & IFA_F_TENTATIVE or bool(flags[0] & IFA_F_DADFAILED))
 
 
 def _resolve_dad_failure(target: FaultTarget) -> None:
