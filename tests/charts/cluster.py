@@ -11,7 +11,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from trackbed_lab.kubernetes.agents import Agents
 from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.charts.chart import CHART, NAMESPACE, RELEASE, run
+from tests.waiting import wait_until
 from trackbed.cluster.api.client import Client, connect
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.controller.uninstall import KeepOptions, uninstall
@@ -32,7 +32,6 @@ _T = TypeVar("_T")
 SECONDS = 60.0
 KEEP = KeepOptions()
 """Nothing."""
-_MOMENT_SECONDS = 0.05
 
 Key = tuple[str, str, str, str]
 """apiVersion, kind, namespace, name."""
@@ -99,10 +98,7 @@ class Site:
 
     def until(self, holds: Callable[[], object], goal: str) -> None:
         """Wait until something holds."""
-        deadline = time.monotonic() + SECONDS
-        while not holds():
-            assert time.monotonic() < deadline, f"not within {SECONDS} s: {goal}"
-            time.sleep(_MOMENT_SECONDS)
+        wait_until(holds, goal)
 
     def everything(self) -> dict[Key, Object]:
         """Every object of the cluster but events and what the API server writes by itself."""

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
@@ -18,6 +17,7 @@ from trackbed_lab.kubernetes.blocking import connect
 from trackbed_lab.ports import hold_ports
 
 from tests.kinds import installed
+from tests.waiting import wait_until
 from trackbed.cli.main import cli
 
 SECONDS = 60.0
@@ -45,11 +45,13 @@ def served(kubeconfig: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 
 def until(url: str, wanted: str) -> None:
     """Ask until status and body have what is wanted."""
-    deadline, text = time.monotonic() + SECONDS, ""
-    while wanted not in text:
-        assert time.monotonic() < deadline, text
+
+    def read() -> str:
         with suppress(ConnectionRefusedError):  # it does not listen yet
-            text = asked(url)
+            return asked(url)
+        return ""
+
+    wait_until(lambda: wanted in read(), lambda: f"{url} says {wanted}; it says {read()}")
 
 
 def asked(url: str) -> str:

@@ -20,9 +20,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner
-from trackbed_lab.kubernetes import build, control_plane
+from trackbed_lab.kubernetes import control_plane
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
-from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 from trackbed_lab.ports import hold_ports
 from trackbed_lab.processes import stop_processes
 
@@ -32,6 +31,7 @@ from tests.cluster.webhook.test_cluster_watch import SPEC, own
 from tests.cluster.webhook.test_server import review
 from tests.cluster.webhook.values import pod
 from tests.kinds import installed
+from tests.waiting import wait_until
 from trackbed.cli.main import cli
 from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.webhook.certificates import renew_certificates
@@ -80,13 +80,12 @@ def served(kubeconfig: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 
 def until_given(client: BlockingClient) -> list[str]:
     """The rails of a pod that asks for all, as soon as the API server knows the webhook."""
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
+
+    def list_rails() -> list[str]:
         made = client.create(pod(annotations={"trackbed.dev/rails": "all"}), dry_run=True).body
-        resources = [name for name in made["spec"]["containers"][0]["resources"]["limits"] if "rail" in name]
-        if resources:
-            return resources
-    return []
+        return [name for name in made["spec"]["containers"][0]["resources"]["limits"] if "rail" in name]
+
+    return wait_until(list_rails, "the API server calls the webhook")
 
 
 def test_pods_get_rails_until_it_is_told_to_end(api_server: Path, client: BlockingClient) -> None:
@@ -170,11 +169,10 @@ def test_a_folder_without_certificates_is_told(api_server: Path, client: Blockin
     assert (done.exit_code, f"cannot read {tmp_path}/tls.crt" in done.stderr) == (2, True), done.output
 
 
-def test_reviews_go_on_while_the_api_server_is_away(tmp_path: Path) -> None:
+def test_reviews_go_on_while_the_api_server_is_away(tmp_path: Path, control_plane_programs: Path) -> None:
     folder = tmp_path / "control-plane"
-    programs = build.build_programs(CONTROL_PLANE, print)
     with (
-        control_plane.run_control_plane(folder, programs, controllers=False) as kubeconfig,
+        control_plane.run_control_plane(folder, control_plane_programs, controllers=False) as kubeconfig,
         connect(str(kubeconfig)) as client,
     ):
         make_namespace(client, "trackbed-system")

@@ -18,6 +18,9 @@ from tests.lab.commands import Said, lab, trackbed
 from tests.lab.fabrics import P2P, fabric
 from tests.lab.nobody import NOBODY
 from tests.lab.sandboxes import all_ending, descendants, keeper
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.needs("processes")
 
 
 @pytest.fixture(scope="module")
@@ -234,11 +237,10 @@ def test_an_up_that_is_interrupted_takes_its_lab_with_it(tmp_path: Path, number:
     command = ["env", "--default-signal=INT", sys.executable, "-m", "trackbed", "lab", "up", "-f", "fabric.yaml"]
     command += ["--name", place.name]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        while (pid := place.find_keeper()) in {None, process.pid}:
-            assert process.poll() is None
+        wait_until(lambda: place.find_keeper() not in {None, process.pid}, "the lab has a keeper")
+        pid = place.find_keeper()
         assert pid is not None
-        while not (inside := descendants(pid)):
-            assert process.poll() is None
+        inside = wait_until(lambda: descendants(pid), "the keeper has children")
         os.kill(inside[0], signal.SIGSTOP)  # so that it does not come up meanwhile
         with all_ending([pid, *descendants(pid)]):
             process.send_signal(number)
@@ -253,8 +255,8 @@ def test_a_lab_that_is_still_being_set_up_is_said_to_be() -> None:
     try:
         with keeper(lambda: signal.sigwait({signal.SIGUSR1}), place.files) as pid:
             place.record_keeper(pid)
-            while not descendants(pid):
-                assert place.find_keeper() == pid
+            wait_until(lambda: descendants(pid), "the keeper has children")
+            assert place.find_keeper() == pid
             done = trackbed("lab", "status", "--name", place.name)
     finally:
         place.release()

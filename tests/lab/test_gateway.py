@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +13,8 @@ import pytest
 from trackbed_lab.kubernetes import gateway
 from trackbed_lab.processes import LabProcess, start_process, stop_processes
 from trackbed_lab.vm.machine import LabShape
+
+from tests.waiting import wait_until
 
 SECONDS = 30.0
 PYTHON = (sys.executable, "-m")
@@ -68,11 +69,14 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def _until(holds: Callable[[], bool], started: list[LabProcess]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not holds():
-        logs = [f"{process.name}: {process.read_log_end()}" for process in started]
-        assert all(process.is_alive for process in started), logs
-        assert time.monotonic() < deadline, logs
+    def probe() -> bool:
+        assert all(process.is_alive for process in started), describe()
+        return holds()
+
+    def describe() -> str:
+        return str([f"{process.name}: {process.read_log_end()}" for process in started])
+
+    wait_until(probe, describe)
 
 
 def _connect(folder: Path, address: str) -> bytes:

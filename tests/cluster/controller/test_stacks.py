@@ -20,6 +20,7 @@ from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 from tests.cluster.controller.test_run import NAMESPACE, Ground
 from tests.cluster.objects import crd
 from tests.kinds import installed
+from tests.waiting import wait_until
 from trackbed.cluster import stacks
 from trackbed.cluster.api import client as kube
 from trackbed.cluster.api.configuration import load_configuration
@@ -38,7 +39,6 @@ from trackbed.fabric.model.load import build_fabric
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
 
-SECONDS = 60.0
 SPACE = "stacked"
 GROUP = "stacked.example.com"
 """No other test makes kinds in it: a server names another reason for a kind whose group it serves."""
@@ -167,9 +167,7 @@ def test_a_stack_is_applied_stage_by_stage_and_kept_so(client: BlockingClient, a
 
 
 async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while not await asyncio.to_thread(holds):
-            pass
+    await asyncio.to_thread(wait_until, holds, "the stack is as it should be")
 
 
 def test_a_stack_that_the_controller_may_not_apply_is_told_and_native_is_nobodys_business(

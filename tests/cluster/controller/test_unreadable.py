@@ -18,6 +18,7 @@ from trackbed_lab.kubernetes.blocking import connect
 
 from tests.cluster.controller.test_run import NAMESPACE, SECONDS, Ground, scene
 from tests.kinds import installed
+from tests.waiting import wait_for
 from tools.pages.crds import iter_crds
 from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.controller.objects import FABRICS, RAILNODES
@@ -68,9 +69,11 @@ def test_a_railnode_that_is_not_understood_is_held_and_the_others_go_on(kubeconf
         await _write_odd_condition(here, "RailNode", RAILNODES, names[1])
         message = await here.stage(names[1], "Held")
         assert "Perhaps" in message
-        async with asyncio.timeout(SECONDS):
-            while "PassedOver" not in await here.events(names[1]):
-                pass
+
+        async def is_passed_over() -> bool:
+            return "PassedOver" in await here.events(names[1])
+
+        await wait_for(is_passed_over, "an event says that the RailNode was passed over")
         assert _count("railnodes") == 1
         slots = await here.slots()
         await here.fabric(f"{here.name}-[0-2]", {"maxUnavailable": 3}, rails=1)

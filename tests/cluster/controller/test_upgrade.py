@@ -29,6 +29,7 @@ from trackbed_lab.kubernetes.blocking import connect
 from tests.cluster.controller import newer
 from tests.cluster.controller.test_run import NAMESPACE, Ground
 from tests.kinds import installed
+from tests.waiting import wait_for, wait_until
 from tools.pages.crds import iter_crds
 from trackbed.cluster.api import client as kube
 from trackbed.cluster.api.client import Client
@@ -84,9 +85,7 @@ class Processes:
 
     async def says(self, words: str) -> None:
         """Wait until one of those that run says so."""
-        async with asyncio.timeout(SECONDS):
-            while not any(words in self.said(name) for name in self.running):  # noqa: ASYNC110 - a file sets no event
-                await asyncio.sleep(0.1)
+        await asyncio.to_thread(wait_until, lambda: any(words in self.said(name) for name in self.running), words)
 
     def said(self, name: str) -> str:
         """Its log."""
@@ -160,11 +159,12 @@ class Scene(Ground):
 
     async def led_by(self, *names: str) -> str:
         """Who of these leads, once one of them does."""
-        leader = ""
-        async with asyncio.timeout(SECONDS):
-            while leader not in names:
-                leader = (await self.live.get(LEASED, dict[str, Any]))["spec"]["holderIdentity"]
-        return leader
+
+        async def read() -> str:
+            leader: str = (await self.live.get(LEASED, dict[str, Any]))["spec"]["holderIdentity"]
+            return leader if leader in names else ""
+
+        return await wait_for(read, f"one of {names} leads")
 
     async def marks(self) -> dict[str, Any]:
         """Nodes with a taint or a cordon, or a note of ours."""

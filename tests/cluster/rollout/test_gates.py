@@ -6,7 +6,6 @@ Upstream kinds stand here under a group of our own: a gate reads their status, w
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
 from tests.cluster.objects import GROUP, NAMESPACE, crd, daemon_set, node, pod, put, template, waiting
 from tests.cluster.stacks.sites import alike, planned
+from tests.waiting import wait_until
 from trackbed.cluster.rollout.gates import Gate, check_gate
 from trackbed.cluster.stacks import MODULES, load_stack
 from trackbed.cluster.stacks.install.steps import build_steps
@@ -381,11 +381,12 @@ def stuck(missing: tuple[str, ...], remedy: str) -> Gate:
 
 def until(client: BlockingClient, case: Case, holds: Callable[[Gate], bool]) -> Gate:
     """How a gate stands, as soon as it stands so; the server's own controllers take a moment."""
-    deadline = time.monotonic() + 10
-    gate = client.run(check_gate(client.dynamic, case.wait))
-    while not holds(gate) and time.monotonic() < deadline:
-        gate = client.run(check_gate(client.dynamic, case.wait))
-    return gate
+
+    def check() -> Gate:
+        return client.run(check_gate(client.dynamic, case.wait))
+
+    wait_until(lambda: holds(check()), lambda: str(check()))
+    return check()
 
 
 def kind(wait: AnyWait) -> tuple[str, str]:

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,15 @@ from typing import Any
 import pytest
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
+from tests.waiting import wait_until
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.rollout import helm as helm_module
 from trackbed.cluster.rollout.helm import Helm, HelmError
 from trackbed.cluster.stacks.install.steps import InstallChart
 from trackbed.cluster.stacks.releases import ChartSource
 from trackbed.cluster.stacks.stack import Chart
+
+pytestmark = pytest.mark.needs("processes")
 
 CHART = Chart("spiderpool", "spiderpool", {"ipam": {"enableIPv6": False}})
 STEP = InstallChart(CHART, ChartSource("spiderpool", "https://charts.example.com"), "1.2.3")
@@ -80,9 +82,7 @@ def test_a_cancelled_helm_gets_the_time_to_record_its_release_as_failed(
 
     async def cancel() -> None:
         task = asyncio.create_task(Helm(program=path).install(STEP))
-        async with asyncio.timeout(30):
-            while not (tmp_path / "outcome").exists():  # noqa: ASYNC110 - another program writes it
-                await asyncio.sleep(0.01)
+        await asyncio.to_thread(wait_until, (tmp_path / "outcome").exists, "helm is at work")
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -215,6 +215,4 @@ def test_a_cancelled_helm_leaves_no_pending_release(client: BlockingClient, inst
 
 def pending(client: BlockingClient, name: str) -> None:
     """Until helm has written down that it is at work and waits for its hook."""
-    deadline = time.monotonic() + 60
-    while client.find("batch/v1", "Job", f"{name}-hook", NAMESPACE) is None:
-        assert time.monotonic() < deadline, "helm did not get to its hook"
+    wait_until(lambda: client.find("batch/v1", "Job", f"{name}-hook", NAMESPACE), "helm gets to its hook")

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.cluster.stacks.fabric_of import FLAT, fabric
+from tests.waiting import wait_until
 from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.stacks.native.annotation import build_policies
 
 RAILS = "trackbed.dev/rails"
-SECONDS = 30.0
-"""How long the API server may take to know a policy; it takes about one."""
 
 
 def pod(value: str | None = None, namespace: str = "default", **spec: Any) -> Object:
@@ -65,11 +63,8 @@ def install(client: BlockingClient, rails: int) -> None:
     nodes = [{"hosts": "gpu-0", "ports": [f"port{rail}" for rail in range(rails)]}]
     for manifest in build_policies(fabric(rails, nodes, addressing=FLAT)):
         client.apply(manifest, force=True)
-    deadline = time.monotonic() + SECONDS
     words = "has rail 0 only" if rails == 1 else f"has rails 0 to {rails - 1}"
-    while words not in refusal(client, pod("wrong")) or not _gives(client, rails):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: words in refusal(client, pod("wrong")) and _gives(client, rails), "the policies are in force")
 
 
 def _gives(client: BlockingClient, rails: int) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.cluster.webhook.values import pod
+from tests.waiting import wait_until
 from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.daemon.http_server import ListenAddress, serve_application
@@ -57,9 +57,13 @@ class Webhook:
         self._source, self._loop = source, asyncio.new_event_loop()
         self._ready, self._end = threading.Event(), asyncio.Event()
         self.port, self._stopped = 0, False
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         assert self._ready.wait(SECONDS)
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
 
     async def _serve(self) -> None:
         address = ListenAddress("127.0.0.1", self.port)
@@ -78,12 +82,11 @@ class Webhook:
         if self._stopped:
             return
         self._stopped = True
-        self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join(SECONDS)
-        assert not self._thread.is_alive()
         with warnings.catch_warnings():  # TLS may still wait for the API server to say goodbye
             warnings.simplefilter("ignore", ResourceWarning)
-            self._loop.close()
+            self._loop.call_soon_threadsafe(self._end.set)
+            self._thread.join(SECONDS)
+            assert not self._thread.is_alive()
             del self._loop, self._thread, self._end
             gc.collect()
 
@@ -108,10 +111,7 @@ def await_called(client: BlockingClient) -> None:
     """Wait until the API server sends pods to both of our webhooks."""
     make_namespace(client, "default")
     body = pod(annotations={"trackbed.dev/rails": "wrong"})
-    deadline = time.monotonic() + SECONDS
-    while not refusal(client, body):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: refusal(client, body), "the API server calls the webhooks")
 
 
 def make_namespace(

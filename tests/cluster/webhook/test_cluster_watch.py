@@ -15,6 +15,7 @@ from trackbed_lab.kubernetes.blocking import BlockingClient
 from tests.cluster.stacks.sites import HEAD, alike
 from tests.cluster.webhook.live import make_namespace
 from tests.kinds import installed
+from tests.waiting import wait_until
 from trackbed.cluster.api.client import Client, connect
 from trackbed.cluster.api.errors import ApiRefusedError, KubeError, UnreachableError
 from trackbed.cluster.api.response import Object
@@ -24,7 +25,6 @@ from trackbed.cluster.webhook.cluster_state import ClusterState, Namespace
 from trackbed.cluster.webhook.cluster_watch import ClusterWatch
 from trackbed.fabric.model.ranges import parse_range
 
-SECONDS = 30.0
 SPEC = {
     "nodes": alike(4, 2),
     "rails": 2,
@@ -80,9 +80,8 @@ def while_followed(api_server: Path, act: Callable[[ClusterWatch], Awaitable[Non
 
 async def until(source: ClusterWatch, holds: Callable[[ClusterState], bool]) -> ClusterState:
     """What is known, once something holds of it."""
-    async with asyncio.timeout(SECONDS):
-        while not (source.state and holds(source.state)):  # noqa: ASYNC110 - what is known is replaced, unannounced
-            await asyncio.sleep(0)
+    await asyncio.to_thread(wait_until, lambda: source.state and holds(source.state), "the cluster is known so")
+    assert source.state is not None
     return source.state
 
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import errno
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_until
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import MalformedError
 from trackbed.kernel.netlink.links import (
@@ -45,11 +45,9 @@ def names(sock: Socket) -> list[str]:
 
 
 def settled(sock: Socket, name: str, operstate: str) -> Link:
-    """The link in this state; the kernel gets there in its own time (linkwatch), at most 5 s."""
-    deadline = time.monotonic() + 5
-    while (link := get_link(sock, name)).operstate != operstate:
-        assert time.monotonic() < deadline, f"{name} stays {link.operstate}"
-    return link
+    """The link in this state; the kernel gets there in its own time (linkwatch)."""
+    wait_until(lambda: get_link(sock, name).operstate == operstate, f"{name} becomes {operstate}")
+    return get_link(sock, name)
 
 
 @pytest.mark.skipif(sys.byteorder != "little", reason="the golden bytes are little endian")

@@ -2,14 +2,14 @@
 
 import itertools
 import socket
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from ipaddress import ip_interface
 from pathlib import Path
 
 from tests.namespaces import fresh_netns
+from tests.waiting import wait_until
 from trackbed.kernel.netlink import addresses, links, routes
 from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
@@ -67,7 +67,7 @@ def cable(near: int, near_address: str, far: int, far_address: str, mtu: int | N
 
 def _wait_for_carrier(sock: Socket, name: str) -> None:
     """Wait for operstate up; frames sent before that are lost, and a bridge does not repeat them."""
-    _wait_until(lambda: links.get_link(sock, name).operstate == "up", f"{name} does not come up")
+    wait_until(lambda: links.get_link(sock, name).operstate == "up", f"{name} does not come up")
 
 
 def _configure_end(netns: int, sock: Socket, name: str, text: str) -> Port:
@@ -77,18 +77,12 @@ def _configure_end(netns: int, sock: Socket, name: str, text: str) -> Port:
         family = socket.AF_INET if interface.version == 4 else socket.AF_INET6
         address = addresses.Address(link.index, family, int(interface), interface.network.prefixlen)
         sock.send([addresses.build_add_address(address)])
-        _wait_until(lambda: not _has_tentative_address(sock), f"{text} stays tentative")
+        wait_until(lambda: not _has_tentative_address(sock), f"{text} stays tentative")
     return Port(netns, link.index, name, links.parse_mac(link.mac), int(interface) if interface else 0)
 
 
 def _has_tentative_address(sock: Socket) -> bool:
     return any(address.flags & addresses.IFA_F_TENTATIVE for address in addresses.list_addresses(sock, socket.AF_INET6))
-
-
-def _wait_until(condition: Callable[[], bool], message: str) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline, message
 
 
 def configure(port: Port, ipv4_conf: Mapping[str, int]) -> None:

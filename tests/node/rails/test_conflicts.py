@@ -1,6 +1,5 @@
 """Address conflicts, with a real stranger on the segment."""
 
-import time
 from collections.abc import Callable
 from socket import AF_INET
 from typing import Any
@@ -8,21 +7,18 @@ from typing import Any
 import pytest
 
 from tests.node.rails.node import Agent, Node, inside
+from tests.waiting import wait_until
 from trackbed.kernel.netlink import addresses
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails.client import read_status
 
 pytestmark = [pytest.mark.needs("root"), pytest.mark.usefixtures("agent")]
 
-PATIENCE_SECONDS = 8.0
-
 
 def _until(node: Node, met: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Ask the agent how it is until `met`."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not met(status := read_status(node.socket)):
-        assert time.monotonic() < deadline, status
-    return status
+    wait_until(lambda: met(read_status(node.socket)), lambda: str(read_status(node.socket)))
+    return read_status(node.socket)
 
 
 def _stranger(node: Node, rail: int, address: int) -> str:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.node.rails.node import FABRIC, Agent, Node, inside, planned
+from tests.waiting import wait_until
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.node_document import encode_node
 from trackbed.node.rails.client import read_status
 from trackbed.node.rails.plan_file import PlanFile
 
-SECONDS = 60.0
 WIDER = FABRIC.replace("ipv4NodePrefix: 27", "ipv4NodePrefix: 26")
 
 
@@ -26,9 +25,7 @@ def put(path: Path, content: bytes) -> None:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < deadline
+    wait_until(holds, "the agent goes by the other plan")
 
 
 def free(node: Node) -> set[int]:

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.node.sync.test_preparer import SECONDS, kubeconfig, railnode
+from tests.node.sync.test_preparer import kubeconfig, railnode
+from tests.waiting import wait_for, wait_until
 from trackbed.cluster.api import client as kube
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.resources.conditions import find_condition
@@ -100,11 +101,14 @@ def scene(
 
 
 async def _status(live: Client, name: str, status: str) -> RailNodeStatus:
-    async with asyncio.timeout(SECONDS):
-        while True:
-            rail_node = await live.get(f"{PATH}/{name}", Told)
-            if find_condition(rail_node.status.conditions, HEALTHY).status == status and rail_node.status.conditions:
-                return rail_node.status
+    async def read() -> RailNodeStatus | None:
+        current = (await live.get(f"{PATH}/{name}", Told)).status
+        is_met = current.conditions and find_condition(current.conditions, HEALTHY).status == status
+        return current if is_met else None
+
+    result = await wait_for(read, f"condition {HEALTHY} of {name} is {status}")
+    assert result is not None
+    return result
 
 
 @pytest.fixture(name="at_once")
@@ -192,9 +196,7 @@ def test_trouble_with_the_server_is_told(kubeconfig: str) -> None:
     async def act(live: Client, trouble: list[str]) -> None:
         await _status(live, "deleted", "True")
         await live.delete(f"{PATH}/deleted")
-        async with asyncio.timeout(SECONDS):
-            while not trouble:  # noqa: ASYNC110 - what changes is a list
-                await asyncio.sleep(0)
+        await asyncio.to_thread(wait_until, lambda: trouble, "trouble is told")
         assert trouble[0].startswith("findings are not published: ")
 
     scene(kubeconfig, "deleted", examine, act, plan_hash="p1")

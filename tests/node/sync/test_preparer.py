@@ -15,6 +15,7 @@ import pytest
 from trackbed_lab.kubernetes.blocking import connect
 
 from tests.kinds import installed
+from tests.waiting import wait_for
 from trackbed.cluster.api import client as kube
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import UnreachableError
@@ -30,6 +31,8 @@ from trackbed.fleet.task import Verb
 from trackbed.node.sync import preparer
 from trackbed.node.sync.host import NodeHost
 from trackbed.node.sync.preparer import Preparer
+
+pytestmark = pytest.mark.needs("processes")
 
 FABRIC = Path(__file__).parents[3] / "examples" / "shared-subnet.yaml"
 SECONDS = 30.0
@@ -101,12 +104,13 @@ async def status_when(live: Client, name: str, holds: Callable[[RailNodeStatus],
     class _Told(msgspec.Struct):
         status: RailNodeStatus = RailNodeStatus()
 
-    async with asyncio.timeout(SECONDS):
-        while True:
-            rail_node = await live.get(f"{PATH}/{name}", _Told)
-            if holds(rail_node.status):
-                return rail_node.status
-            await asyncio.sleep(0)
+    async def read() -> RailNodeStatus | None:
+        status = (await live.get(f"{PATH}/{name}", _Told)).status
+        return status if holds(status) else None
+
+    status = await wait_for(read, f"the status of {name} is as it should be")
+    assert status is not None
+    return status
 
 
 async def said(live: Client, name: str, reason: str) -> RailNodeStatus:
