@@ -9,7 +9,7 @@ import pytest
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def client(api_server: Path) -> Iterator[BlockingClient]:
     """The API server as its administrator sees it."""
     with connect(str(api_server)) as blocking_client:

@@ -33,14 +33,18 @@ def offering(kubelet: Kubelet, offer: dict[str, Offer]) -> Iterator[None]:
     """The plugins in a thread of their own, offering offer["now"]."""
     stop, loop = asyncio.Event(), asyncio.new_event_loop()
     plugins = Plugins(kubelet.folder / "device-plugins", lambda: offer["now"], lambda rail: FILES if rail == 5 else ())
-    thread = threading.Thread(target=loop.run_until_complete, args=(plugins.run(stop),))
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:  # it awaits what a stopped server of grpc leaves
+            runner.run(plugins.run(stop))
+
+    thread = threading.Thread(target=run)
     thread.start()
     try:
         yield
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join(SECONDS)
-        loop.close()
 
 
 @pytest.fixture(autouse=True)
