@@ -48,12 +48,16 @@ def crds_folder() -> Path:
 
 
 @pytest.fixture(scope="session")
-def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def control_plane_programs() -> Path:
+    """The folder with the programs of a control plane, built once."""
+    return build.build_programs(CONTROL_PLANE, print)
+
+
+@pytest.fixture(scope="session")
+def api_server(tmp_path_factory: pytest.TempPathFactory, control_plane_programs: Path) -> Iterator[Path]:
     """The kubeconfig of an API server without CRDs of others; it dies with pytest."""
-    programs = build.build_programs(CONTROL_PLANE, print)
-    with control_plane.run_control_plane(
-        tmp_path_factory.mktemp("control-plane"), programs, controllers=False
-    ) as kubeconfig:
+    folder = tmp_path_factory.mktemp("control-plane")
+    with control_plane.run_control_plane(folder, control_plane_programs, controllers=False) as kubeconfig:
         yield kubeconfig
 
 

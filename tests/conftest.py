@@ -15,8 +15,10 @@ from typing import TypeVar
 import hypothesis
 import pytest
 
-pytest_plugins = ["tests.api_server", "tests.golden", "tests.pure"]
-"""One API server for the whole run, whichever room uses it; the options --rewrite and --pure."""
+from tests.leaks import LeakWatch
+
+pytest_plugins = ["tests.api_server", "tests.golden", "tests.lanes", "tests.quarantine", "tests.server_logs"]
+"""One API server for the whole run, whichever room uses it; the options --rewrite, --lane and --result."""
 
 _Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
 _IN_CI = os.environ.get("CI") == "true"
@@ -30,6 +32,9 @@ hypothesis.settings.load_profile("ci" if _IN_CI else "here")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", dest="all_tests", help="run the tests marked nightly too")
+    parser.addini(
+        "leak_grace", "seconds in which threads and processes may end after the last test of a file", default="20"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -40,8 +45,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(LeakWatch(float(config.getini("leak_grace"))))
     for line in (
-        "needs(*what): what the machine must offer: 'root', or the name of a program on PATH",
+        "needs(*what): what the machine must offer: 'root', 'processes', 'namespaces', or the name of a program",
         "may_skip(reason): this test may be skipped even where the machine is declared complete (CI=true)",
         "support(kind, name, how, where): what of the field this test shows; docs/reference/support.md has the table",
         "nightly(reason): takes minutes by nature, and runs only with --all",
@@ -66,7 +72,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     allowed = item.get_closest_marker("may_skip") is not None or hasattr(report, "wasxfail")
-    return report if allowed or "not_pure" in report.keywords else _fail_if_skipped(report)
+    return report if allowed else _fail_if_skipped(report)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -75,7 +81,9 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 
 def _is_available(need: str) -> bool:
-    return os.geteuid() == 0 if need == "root" else shutil.which(need) is not None
+    if need == "root":
+        return os.geteuid() == 0
+    return need in {"namespaces", "processes"} or shutil.which(need) is not None
 
 
 def _fail_if_skipped(report: _Report) -> _Report:

@@ -37,8 +37,19 @@ BUILDS = {
 }
 """The versions of Python that hosts may have."""
 
-on_every_interpreter = pytest.mark.parametrize("version", BUILDS)
-"""For tests of what is written in Python for hosts."""
+OLDEST = next(iter(BUILDS))
+on_every_interpreter = pytest.mark.parametrize(
+    "version",
+    [
+        OLDEST,
+        *(
+            pytest.param(version, marks=pytest.mark.nightly("each interpreter is fetched, and costs half a minute"))
+            for version in BUILDS
+            if version != OLDEST
+        ),
+    ],
+)
+"""For tests of what is written in Python for hosts; all but the oldest version are nightly."""
 
 _TOP = "org/bytedeco/cpython/linux-x86_64/"
 _UNUSED = ("include/", "libjnipython.so", "share/")

@@ -37,6 +37,7 @@ def test_the_executable_for_runtimes_is_put_where_the_agent_looks_for_it() -> No
     assert ROOT / "src" / BUILT_EXECUTABLE.relative_to(PACKAGE.parent) == ROOT / PLACE
 
 
+@pytest.mark.needs("processes")
 def test_the_wheel_that_it_builds_has_the_executable(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
@@ -97,6 +98,7 @@ def test_an_unlocked_package_is_refused() -> None:
         locked_requirements.read_requirements(ROOT / "uv.lock", ["no-such-package"])
 
 
+@pytest.mark.needs("processes")
 def test_wheel_and_sources_are_the_same_wherever_and_whenever_they_are_built(tmp_path: Path) -> None:
     first, second = (build_release(tmp_path / name, **values) for name, values in CIRCUMSTANCES.items())
     assert first.keys() == second.keys()
@@ -139,6 +141,7 @@ def build_release(folder: Path, umask: int, time: int, variables: dict[str, str]
     return {path.name: path.read_bytes() for path in folder.glob("*.*")}
 
 
+@pytest.mark.needs("processes")
 def test_the_executable_for_runtimes_is_the_same_wherever_it_is_built(tmp_path: Path) -> None:
     digests = set()
     for name in ("a", "b"):

@@ -59,6 +59,7 @@ def test_one_line_in_one_registry_is_all_that_changes(patch: Path) -> None:
     assert (marks.count("+"), marks.count("-")) == (1, 0)
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.parametrize("patched", PATCHES, ids=lambda path: path.stem, indirect=True)
 def test_the_new_test_and_those_of_changed_goldens_pass(patched: Path, request: pytest.FixtureRequest) -> None:
     paths = list(map(Path, read_sections(request.node.callspec.params["patched"])))

@@ -24,6 +24,7 @@ PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *(room / "README.md" fo
 TREES = {path: ast.parse(path.read_text()) for path in SOURCES}
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.parametrize("library", ["jinja2", "lightkube", "pydantic", "yaml"])
 def test_asking_for_help_does_not_import(library: str) -> None:
     program = f"""
@@ -40,6 +41,7 @@ finally:
     assert done.stdout.endswith("left out\n")
 
 
+@pytest.mark.needs("processes")
 def test_the_module_and_the_command_are_one_program() -> None:
     by_module, by_command = (
         subprocess.run([*command, "--version"], check=True, capture_output=True, timeout=30).stdout
@@ -49,6 +51,7 @@ def test_the_module_and_the_command_are_one_program() -> None:
     assert by_module.startswith(b"trackbed, version ")
 
 
+@pytest.mark.needs("processes")
 def test_every_import_goes_the_right_way() -> None:
     done = subprocess.run(
         [f"{sys.prefix}/bin/lint-imports", "--no-cache"],
@@ -221,12 +224,14 @@ def summaries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.parametrize("name", SKIPS)
 @pytest.mark.parametrize(("ci", "outcome"), [("true", "FAILED|ERROR"), ("false", "SKIPPED")])
 def test_a_skip_is_a_failure_in_ci_only(summaries: dict[str, str], name: str, ci: str, outcome: str) -> None:
     assert re.search(rf"^({outcome}) .*test_{name}.py", summaries[ci], re.MULTILINE), summaries[ci]
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.parametrize(("name", "outcome"), [("may_skip", "SKIPPED"), ("xfail", "XFAIL")])
 def test_in_ci_a_reason_given_is_no_failure(summaries: dict[str, str], name: str, outcome: str) -> None:
     assert re.search(rf"^{outcome} .*test_{name}.py", summaries["true"], re.MULTILINE), summaries["true"]

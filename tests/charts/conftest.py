@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from trackbed_lab.kubernetes import build, control_plane
+from trackbed_lab.kubernetes import control_plane
 from trackbed_lab.kubernetes.blocking import connect
-from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 
 from tests.charts.chart import NAMESPACE, RELEASE
 from tests.charts.cluster import Site, uninstalled
@@ -16,10 +15,11 @@ from tests.cluster.webhook.live import make_namespace
 
 
 @pytest.fixture(scope="session")
-def chart_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def chart_server(tmp_path_factory: pytest.TempPathFactory, control_plane_programs: Path) -> Iterator[Path]:
     """The kubeconfig of an API server with namespaces and nothing else."""
-    programs = build.build_programs(CONTROL_PLANE, print)
-    with control_plane.run_control_plane(tmp_path_factory.mktemp("chart"), programs, controllers=False) as kubeconfig:
+    with control_plane.run_control_plane(
+        tmp_path_factory.mktemp("chart"), control_plane_programs, controllers=False
+    ) as kubeconfig:
         with connect(str(kubeconfig)) as client:
             for name in (NAMESPACE, "default"):
                 make_namespace(client, name)

@@ -134,6 +134,7 @@ def test_a_captured_machine_has_no_network_and_no_kernel_parameters(tmp_path: Pa
         machine.write_sysctl("net/ipv4/ip_forward", "1")
 
 
+@pytest.mark.needs("namespaces")
 def test_a_namespace_that_is_named_is_asked(tmp_path: Path) -> None:
     done = asked("diff", tmp_path, unpacked(tmp_path), "--netns", "/proc/self/ns/net", "-o", "json")
     assert done.exit_code == 1

@@ -71,6 +71,7 @@ def test_the_shell_completes_files(line: str) -> None:
     assert [(item.value, item.type) for item in shell.get_completions(words, incomplete)] == [(incomplete, "file")]
 
 
+@pytest.mark.needs("processes")
 def test_a_real_bash_completes_a_node(site: Path) -> None:
     bash = shutil.which("bash")
     assert bash is not None

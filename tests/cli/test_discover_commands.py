@@ -160,6 +160,7 @@ exit 9
 """
 
 
+@pytest.mark.needs("processes")
 def test_other_hosts_are_asked_over_ssh_and_one_that_is_silent_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,8 @@ import pytest
 from tests.cli.invocations import Ended, into
 from tests.cli.test_command_tree import EXAMPLES, exit_codes, furnish
 
+pytestmark = pytest.mark.needs("processes")
+
 READ = [words for words in sorted(exit_codes()) if "--no-such-option" not in words]
 PLAN = ["plan", "-f", "examples/point-to-point.yaml", "-o", "json"]
 FULL = "trackbed: cannot write to standard output: No space left on device\n"

@@ -17,6 +17,8 @@ from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
 
+pytestmark = pytest.mark.needs("processes")
+
 PROGRAM = """
 import fcntl, signal, termios
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background

@@ -67,6 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.parametrize("command", [name for name in SECTIONS if name not in {**ELSEWHERE, **TYPES}])
 def test_a_command_prints_the_keys_that_the_page_lists(folder: Path, command: str) -> None:
     done = subprocess.run(

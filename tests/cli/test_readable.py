@@ -15,6 +15,8 @@ import pytest
 from tests.cli.invocations import in_pipe, on_terminal
 from tests.cli.test_command_tree import exit_codes, furnish, tree
 
+pytestmark = pytest.mark.needs("processes")
+
 WIDTHS = (60, 80, 120)
 UNREAD = {
     "agent install-cni": "prints one path",

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from trackbed_lab.kubernetes import build, control_plane, crds
+from trackbed_lab.kubernetes import control_plane, crds
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
-from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 
 from tests.cli.json_page import check_document
 from tools.pages.crds import iter_crds
@@ -34,10 +33,8 @@ RAILS = {"trackbed.dev/rail0": "8", "trackbed.dev/rail1": "8"}
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Path]:
-    with control_plane.run_control_plane(
-        tmp_path / "server", build.build_programs(CONTROL_PLANE, print), controllers=False
-    ) as kubeconfig:
+def server(tmp_path: Path, control_plane_programs: Path) -> Iterator[Path]:
+    with control_plane.run_control_plane(tmp_path / "server", control_plane_programs, controllers=False) as kubeconfig:
         yield kubeconfig
 
 

@@ -20,6 +20,8 @@ from trackbed_lab.kubernetes.blocking import connect
 
 from tests.kinds import installed
 
+pytestmark = pytest.mark.needs("processes")
+
 SECONDS = 120.0
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[5mblink\x9b31m\r\u202egnp\u2028\x7f"
 """A title, an erased screen, blinking, a C1 introducer, a carriage return, a reversed line, a separator, DEL."""

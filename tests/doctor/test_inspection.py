@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.doctor.sound import compute_small_plan
 from tests.kernel.wire.cabling import cable
 from tests.namespaces import fresh_netns
@@ -16,6 +18,8 @@ from trackbed.host.boot_id import read_boot_id
 from trackbed.host.journal_records import frame_record
 from trackbed.host.machine import Machine
 from trackbed.host.moved_ports import JOURNAL
+
+pytestmark = pytest.mark.needs("namespaces")
 
 
 def build_attachment(netns: str, name: str, mode: str) -> dict[str, Any]:

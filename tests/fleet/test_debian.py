@@ -10,7 +10,10 @@ import pytest
 from tests.fleet.debian import DebianHost, start_debian_host
 from tests.host.places import MACS
 
-pytestmark = pytest.mark.needs("root", "ssh", "ssh-keygen", "nsenter", "unshare", "chroot", "ip")
+pytestmark = [
+    pytest.mark.nightly("three releases of Debian are fetched"),
+    pytest.mark.needs("root", "ssh", "ssh-keygen", "nsenter", "unshare", "chroot", "ip"),
+]
 
 _NAME = "gpu001"
 _FABRIC = {

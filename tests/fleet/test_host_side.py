@@ -56,6 +56,7 @@ def test_the_plan_of_another_host_touches_nothing(node: NodePlan, tmp_path: Path
     assert sorted(path.name for path in root.rglob("*")) == [".dockerenv", "etc", "netplan"]
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -14,6 +14,8 @@ from trackbed.fleet.boot import NO_PYTHON
 from trackbed.fleet.interpreters import Refusal, explain_refusal
 from trackbed.fleet.outcome import judge_output
 
+pytestmark = pytest.mark.needs("processes")
+
 _PYTHON_3_6 = "#!/bin/sh\necho 3.6.15; exit 1\n"
 _SHIM_OF_NOTHING = "#!/bin/sh\necho 'no such version' >&2; exit 127\n"
 

@@ -10,6 +10,7 @@ from trackbed.host.transaction.perform import OperationError, perform_operation
 CHANGE = Change(None, "cmdline", None, "kernel arguments", "a", "b", "change", ())
 
 
+@pytest.mark.needs("processes")
 def test_a_program_runs_without_input_and_all_it_says_is_kept() -> None:
     assert Local().run(("sh", "-c", "cat; echo out; echo err >&2; exit 3")) == ProgramResult(3, "out\nerr\n")
 
@@ -35,6 +36,7 @@ def test_a_program_that_is_not_there_is_refused_with_what_to_run(tmp_path: Path)
         perform_operation(Machine(tmp_path), CHANGE, Run(("update-grub",)))
 
 
+@pytest.mark.needs("processes")
 def test_a_program_that_fails_is_told_with_its_last_words() -> None:
     with pytest.raises(OperationError, match="failed with status 2: b / c / d"):
         perform_operation(Machine(Path("/")), CHANGE, Run(("sh", "-c", "for w in a b c d; do echo $w; done; exit 2")))

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.needs("processes")
+
 BUFFERS = 100
 BUFFER_KIB = 256
 

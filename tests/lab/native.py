@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import random
 import sys
 import time
@@ -36,7 +35,7 @@ from trackbed.node.rails.protocol import STATUS_REQUEST
 
 _log = logging.getLogger(__name__)
 
-TIMES = 20 if os.environ.get("TRACKBED_VM") == "all" else 2
+TIMES = 20
 IN_A_ROUND = 3
 """How often something breaks while the pods of a round start, and once more while they end."""
 CPUS = 2

@@ -20,7 +20,7 @@ from trackbed.fabric.plan.node_document import encode_node
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.may_skip("a cluster takes minutes; TRACKBED_VM=1 asks for it"),
+    pytest.mark.nightly("a cluster takes minutes"),
     pytest.mark.timeout(7000),
 ]
 

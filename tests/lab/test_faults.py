@@ -19,6 +19,8 @@ from trackbed.doctor.catalogue import load_catalogue
 from trackbed.doctor.diagnosis import Diagnosis
 from trackbed.doctor.finding import BROKEN
 
+pytestmark = pytest.mark.needs("processes")
+
 SECONDS = 300.0
 """All faults of one lab take a third of this on two slow cores."""
 MACS = "".join(f'\n        n{n}: ["02:00:00:00:0{n}:00", "02:00:00:00:0{n}:01"]' for n in range(4))

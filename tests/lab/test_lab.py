@@ -12,6 +12,8 @@ from trackbed_lab.run_result import RailPair
 from tests.lab.fabrics import FLAT, ISOLATED, NODE_SUBNET, ONLY_V6, P2P, SHARED, fabric
 from tests.lab.sandboxes import in_sandbox
 
+pytestmark = pytest.mark.needs("processes")
+
 ENDS = [(node, rail) for node in ("node-0", "node-1") for rail in (0, 1)]
 ROUTED = {0: 0, 1: 3, 2: 3, 3: 3}
 """Routers on the way, by what differs between two ends: 1 the rail, 2 the node (and so the unit), 3 both."""

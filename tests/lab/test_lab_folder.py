@@ -99,6 +99,7 @@ def test_a_place_stays_where_it_was_when_its_user_becomes_root(
     assert made.folder == base / "one"
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.usefixtures("base")
 def test_a_keeper_that_is_dead_but_not_reaped_holds_no_lab() -> None:
     child = os.fork()

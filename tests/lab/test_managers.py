@@ -13,13 +13,11 @@ from trackbed_lab.vm.managers import MANAGERS
 
 from tests.lab.servers import USUAL
 
-pytestmark = [
-    pytest.mark.may_skip("emulated servers take minutes for each manager; TRACKBED_VM=1 asks for them"),
-    pytest.mark.timeout(7000),
-]
+pytestmark = pytest.mark.timeout(7000)
 
 
 @pytest.mark.slow
+@pytest.mark.nightly("emulated servers take minutes for each manager")
 @pytest.mark.support("network manager", "netplan", "ran", "emulated servers, MAAS's match and set-name, real reboots")
 @pytest.mark.support("network manager", "networkd", "ran", "emulated servers, real reboots, undo")
 @pytest.mark.support("network manager", "NetworkManager", "ran", "emulated servers, real reboots, undo")
@@ -28,8 +26,6 @@ pytestmark = [
 def test_names_addresses_and_rules_hold_after_a_reboot_and_undo_gives_back_what_was(
     tmp_path: Path, manager: str
 ) -> None:
-    if not os.environ.get("TRACKBED_VM"):
-        pytest.skip("emulated servers take minutes for each manager; TRACKBED_VM=1 asks for them")
     missing = [f"{item.name}: {item.evidence}; {item.todo}" for item in doctor.check_machine(2 * 1024) if not item.ok]
     if missing:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no emulated servers here: {'; '.join(missing)}")

@@ -8,7 +8,7 @@ from tests.lab.native import raised, rounds
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.may_skip("a cluster takes minutes; TRACKBED_VM=1 asks for it"),
+    pytest.mark.nightly("a cluster takes minutes"),
     pytest.mark.timeout(7000),
 ]
 

@@ -23,11 +23,11 @@ from tests.lab.power import cut_power
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.may_skip("a cluster takes minutes; TRACKBED_VM=1 asks for it"),
+    pytest.mark.nightly("a cluster takes minutes"),
     pytest.mark.timeout(7000),
 ]
 
-AWAY_SECONDS = 60.0 if os.environ.get("TRACKBED_VM") == "all" else 10.0
+AWAY_SECONDS = 60.0
 PODS = 3
 FABRIC = """\
 apiVersion: trackbed.dev/v1alpha1

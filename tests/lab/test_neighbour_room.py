@@ -29,6 +29,7 @@ CASES: Mapping[str, tuple[str, int]] = {
 }
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.slow
 @pytest.mark.parametrize(("addressing", "family"), CASES.values(), ids=CASES)
 def test_a_lab_has_no_more_neighbours_than_it_says(tmp_path: Path, addressing: str, family: int) -> None:
@@ -77,6 +78,7 @@ def test_a_table_that_is_too_small_is_told_with_what_to_set() -> None:
     )
 
 
+@pytest.mark.needs("namespaces")
 def test_a_lab_without_room_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lab_module, "list_neighbour_tables", lambda _: (TABLE._replace(size=15),))
     with pytest.raises(LabError, match=r"room for 15 \(net\.ipv4\.neigh\.default\.gc_thresh3\)"):

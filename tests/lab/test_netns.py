@@ -16,6 +16,8 @@ from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, RTPROT_STATIC, build_d
 from trackbed.kernel.netlink.rules import list_rules
 from trackbed.kernel.netlink.sockets import Socket
 
+pytestmark = pytest.mark.needs("processes")
+
 SCHEMES = {
     "point-to-point": (P2P, ""),
     "node-subnet": (NODE_SUBNET, ""),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -13,18 +12,16 @@ from trackbed_lab.kubernetes.programs import NODE
 
 pytestmark = [
     pytest.mark.needs("root"),
-    pytest.mark.may_skip("building containerd takes minutes; TRACKBED_VM=1 asks"),
     pytest.mark.timeout(7000),
 ]
 
 
 @pytest.fixture(scope="module")
 def programs() -> Path:
-    if not os.environ.get("TRACKBED_VM"):
-        pytest.skip("containerd is built from source; TRACKBED_VM=1 asks for it")
     return build.build_programs(NODE, print)
 
 
+@pytest.mark.nightly("containerd is built from source")
 def test_an_image_is_unpacked_and_can_be_found_by_its_name(tmp_path: Path, programs: Path) -> None:
     archive, root = tmp_path / "x.tar", tmp_path / "root"
     archive.write_bytes(images.pack_image(ImageSpec("lab.trackbed.dev/x:1", {}, {"etc/x": "y"})))
@@ -36,6 +33,7 @@ def test_an_image_is_unpacked_and_can_be_found_by_its_name(tmp_path: Path, progr
     assert str(root) not in mounted
 
 
+@pytest.mark.nightly("containerd is built from source")
 def test_what_is_no_image_is_told_in_containerds_words(tmp_path: Path, programs: Path) -> None:
     (tmp_path / "x.tar").write_bytes(b"no tar")
     (tmp_path / "root").mkdir()

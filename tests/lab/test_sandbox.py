@@ -17,6 +17,8 @@ from trackbed.kernel.netlink import netns
 from trackbed.kernel.netlink.links import VethEnd, build_create_veth, list_links
 from trackbed.kernel.netlink.sockets import Socket
 
+pytestmark = pytest.mark.needs("namespaces")
+
 _RTMGRP_LINK = 1  # include/uapi/linux/rtnetlink.h
 
 

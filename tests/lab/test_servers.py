@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import sys
 import threading
@@ -22,12 +21,12 @@ from tests.lab.power import cut_power
 from tests.lab.servers import ALONE, OTHER, USUAL
 
 pytestmark = [
-    pytest.mark.may_skip("emulated servers take a quarter of an hour; TRACKBED_VM=1 asks for them"),
+    pytest.mark.nightly("emulated servers take a quarter of an hour"),
     pytest.mark.timeout(7000),
 ]
 
-CUTS = 20 if os.environ.get("TRACKBED_VM") == "all" else 4
-"""All of them take twenty minutes by themselves."""
+CUTS = 20
+"""They take twenty minutes."""
 
 _READ = """
 import json, pathlib, sys

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from trackbed_lab.kubernetes import build
 from trackbed_lab.kubernetes.crds import read_definitions
-from trackbed_lab.kubernetes.programs import CONTROL_PLANE, SHIM
+from trackbed_lab.kubernetes.programs import SHIM
 from trackbed_lab.soak import faults
 from trackbed_lab.soak.census import compare_contents
 from trackbed_lab.soak.clock_library import locate_clock_library
@@ -72,6 +72,7 @@ def test_every_module_of_faults_has_its_line() -> None:
     assert len({fault.id for fault in faults.SITE_FAULTS} | {fault.id for fault in faults.POD_FAULTS}) == 10
 
 
+@pytest.mark.needs("processes")
 def test_the_clock_of_a_program_jumps_and_no_other_clock_does(tmp_path: Path) -> None:
     program = "import sys, time\nfor _ in sys.stdin: print(time.time(), time.monotonic(), flush=True)"
     daemon = Daemon("clock", [sys.executable, "-c", program], tmp_path, locate_clock_library(print), expendable=True)
@@ -94,11 +95,11 @@ def test_the_clock_of_a_program_jumps_and_no_other_clock_does(tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.needs("root")
-def test_a_runtime_that_loses_pods_does_not_pass(tmp_path: Path) -> None:
+def test_a_runtime_that_loses_pods_does_not_pass(tmp_path: Path, control_plane_programs: Path) -> None:
     """The executable answers every fourth DEL itself, so the agent never learns that those pods have ended."""
     real = build.build_programs(SHIM, print) / SHIM[0].name
     programs = SoakPrograms(
-        build.build_programs(CONTROL_PLANE, print),
+        control_plane_programs,
         real,
         locate_clock_library(print),
         read_definitions(ROOT / "charts/trackbed/files"),

@@ -22,6 +22,8 @@ from trackbed_lab.vm.run import derive_shape
 from trackbed.cluster.stacks import load_stack
 from trackbed.fabric.model.ranges import V4, format_address
 
+pytestmark = pytest.mark.needs("processes")
+
 STACK_NAMES = sorted(STACKS)
 
 

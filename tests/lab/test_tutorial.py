@@ -23,6 +23,7 @@ def test_the_faults_are_counted() -> None:
     assert re.findall(r"can inject (\d+) of them", TUTORIAL) == [str(len(FAULTS))]
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.slow
 def test_the_checks_are_counted(tmp_path: Path) -> None:
     def work() -> list[int]:

@@ -145,6 +145,7 @@ def test_a_configuration_without_a_kernel_boots_nothing(text: str) -> None:
         grub.parse_kernel_arguments(text)
 
 
+@pytest.mark.needs("processes")
 def test_update_grub_evaluates_defaults_and_drop_ins_in_order(tmp_path: Path) -> None:
     (tmp_path / "etc/default/grub.d").mkdir(parents=True)
     (tmp_path / "etc/default/grub").write_text(grub.DEFAULT)
@@ -158,12 +159,14 @@ def test_update_grub_evaluates_defaults_and_drop_ins_in_order(tmp_path: Path) ->
     assert grub.parse_kernel_arguments((tmp_path / grub.CONFIGURATION).read_text()) == "ro a=1 iommu=pt quiet"
 
 
+@pytest.mark.needs("processes")
 def test_a_server_is_born_with_the_defaults_of_its_boot_loader(tmp_path: Path) -> None:
     assert grub.parse_kernel_arguments(grub.render_configuration("7.2")) == "ro quiet"
     with pytest.raises(grub.GrubError, match="damaged"):
         grub.read_kernel_arguments(tmp_path / "disk.img")
 
 
+@pytest.mark.needs("processes")
 def test_what_is_put_on_a_disk_is_read_from_it(tmp_path: Path) -> None:
     (tmp_path / "new/boot/grub").mkdir(parents=True)
     (tmp_path / "new" / grub.CONFIGURATION).write_text(grub.render_configuration("7.2"))
@@ -173,6 +176,7 @@ def test_what_is_put_on_a_disk_is_read_from_it(tmp_path: Path) -> None:
         disk.read_file(tmp_path / "disk.img", "boot/nothing")
 
 
+@pytest.mark.needs("processes")
 def test_a_disk_that_is_none_is_told(tmp_path: Path) -> None:
     (tmp_path / "disk.img").write_bytes(b"no file system" * 100)
     with pytest.raises(disk.DiskError, match="damaged"):
@@ -293,11 +297,13 @@ def served(request: bytes) -> list[tuple[bytes, bytes]]:
     return frames
 
 
+@pytest.mark.needs("processes")
 def test_a_command_is_run_for_who_has_the_token() -> None:
     request = b'{"token": "secret", "argv": ["sh", "-c", "echo out; exec >&2; echo no; exit 3"], "seconds": 20}\n'
     assert sorted(served(request)) == [(b"e", b"no\n"), (b"o", b"out\n"), (b"x", b"\0\0\0\x03")]
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.parametrize(
     ("request_", "answer"),
     [
@@ -356,6 +362,7 @@ def test_impossible_servers_are_refused_before_anything_is_fetched(tmp_path: Pat
     assert "20 rails: 1 to 8 can be had" in done.output
 
 
+@pytest.mark.needs("processes")
 def test_doctor_names_every_part_in_a_form_for_machines() -> None:
     done = CliRunner().invoke(command, ["doctor", "-o", "json", "--memory", "99999999"])
     assert done.exit_code == 1
@@ -363,6 +370,7 @@ def test_doctor_names_every_part_in_a_form_for_machines() -> None:
     assert "fewer servers" in done.output
 
 
+@pytest.mark.needs("processes")
 def test_the_agent_needs_nothing_but_the_standard_library() -> None:
     code = f"import runpy; runpy.run_path({agent.__file__!r})"
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, timeout=60)

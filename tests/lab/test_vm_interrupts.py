@@ -15,7 +15,7 @@ from tests.lab.sandboxes import all_ending
 from tests.lab.servers import wanted
 
 pytestmark = [
-    pytest.mark.may_skip("emulated servers take minutes; TRACKBED_VM=1 asks for them"),
+    pytest.mark.nightly("emulated servers take minutes"),
     pytest.mark.timeout(7000),
 ]
 

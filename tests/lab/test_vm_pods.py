@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
 from trackbed_lab.vm import pods
+
+pytestmark = pytest.mark.needs("processes")
 
 
 def serve(tmp_path: Path, command: str) -> list[str]:

@@ -101,6 +101,7 @@ def test_the_image_of_one_architecture_is_refused(registry: Registry) -> None:
         image_bases.renew_bases(render(registry, OLD))
 
 
+@pytest.mark.needs("processes")
 def test_the_use_is_told() -> None:
     argv = [sys.executable, "-m", "tools.image_bases"]
     root = Path(__file__).parents[2]

@@ -26,10 +26,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "html"
 
 
+@pytest.mark.needs("processes")
 def test_every_link_of_the_site_leads_to_a_page_and_an_anchor(site: Path) -> None:
     assert list(iter_problems(site)) == []
 
 
+@pytest.mark.needs("processes")
 def test_every_page_of_the_docs_is_in_the_site(site: Path) -> None:
     docs = ROOT / "docs"
     pages = [path.relative_to(docs).with_suffix(".html") for path in docs.rglob("*.md")]

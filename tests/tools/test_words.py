@@ -4,6 +4,8 @@ import pytest
 
 from tools.words import classify_name, main
 
+pytestmark = pytest.mark.needs("processes")
+
 ROOM = "src/trackbed/host/links.py"
 
 

@@ -20,7 +20,7 @@ Each check is tested by the fault being named first, and by silence on a sound h
 - **files**: replayed from files and program output as such a host has them
 
 **servers** says that the fault is made inside an emulated server, too (`trackbed lab vm break node-0 ID`), named first
-and mended there: `TRACKBED_VM=1 scripts/test tests/lab/test_servers.py`. Where such a server lacks the part that
+and mended there: `scripts/test --all tests/lab/test_servers.py`. Where such a server lacks the part that
 breaks, a file is laid over what the kernel shows, or a line is written into its log.
 """
 

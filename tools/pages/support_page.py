@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.pure import PROGRAM_FIXTURES
+from tests.lanes import PROGRAM_FIXTURES
 
 _ROOT = Path(__file__).parents[2]
 WORDS = ("ran", "modelled", "refused")
@@ -134,10 +134,10 @@ def _parse_mark(call: ast.Call, test: str) -> Mark:
 
 def _refuse_pure(mark: Mark, test: ast.FunctionDef, markers: list[ast.AST]) -> None:
     """Refuse `ran` on a test that needs no root, program, server or namespace: it shows texts only."""
-    needs = any(True for name in ("needs", "may_skip") for _ in _iter_calls(name, markers))
+    needs = any(True for name in ("needs", "may_skip", "nightly") for _ in _iter_calls(name, markers))
     fixtures = {argument.arg for argument in test.args.args}
     if mark.how == "ran" and not needs and fixtures.isdisjoint(PROGRAM_FIXTURES):
         raise ValueError(
             f"{mark.test}, line {mark.line}: `ran` needs the real program or kernel, and {test.name} is in the pure "
-            "half of the tests; mark what it needs (`needs`, `may_skip`), or say `modelled`"
+            "half of the tests; mark what it needs (`needs`, `may_skip`, `nightly`), or say `modelled`"
         )

@@ -147,6 +147,7 @@ def test_the_texts_of_warnings(ask: Ask, values: list[str], texts: tuple[str, ..
     assert (answer.status, answer.warnings) == (201, texts)
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.parametrize(
     "user",
     [
@@ -163,6 +164,7 @@ def test_a_login_that_fails_is_told_as_such(ask: Ask, user: dict[str, Any]) -> N
         _ = ask(SOUND, **user).read_version()
 
 
+@pytest.mark.needs("processes")
 def test_a_plugin_that_logs_in(ask: Ask) -> None:
     credential = json.dumps({"status": {"token": "t"}})
     plugin = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "echo", "args": [credential]}

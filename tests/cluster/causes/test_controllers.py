@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
-from trackbed_lab.kubernetes import build, control_plane
+from trackbed_lab.kubernetes import control_plane
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
-from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.causes.waiting import WaitingPods, list_waiting_pods
@@ -20,8 +20,8 @@ _SECONDS = 60
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BlockingClient]:
-    programs, folder = build.build_programs(CONTROL_PLANE, print), tmp_path_factory.mktemp("server")
+def client(tmp_path_factory: pytest.TempPathFactory, control_plane_programs: Path) -> Iterator[BlockingClient]:
+    programs, folder = control_plane_programs, tmp_path_factory.mktemp("server")
     with (
         control_plane.run_control_plane(folder, programs) as kubeconfig,
         connect(str(kubeconfig)) as blocking_client,

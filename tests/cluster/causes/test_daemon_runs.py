@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trackbed_lab.kubernetes import build, control_plane, crds
+from trackbed_lab.kubernetes import control_plane, crds
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
-from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 
 from tests.api_server import crds_folder
 from tests.cluster.causes.daemons import NODE, POOLS, Daemon, run_nv_ipam, run_spiderpool
@@ -29,9 +28,9 @@ NETWORKS = "k8s.v1.cni.cncf.io/networks"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def server(tmp_path_factory: pytest.TempPathFactory, control_plane_programs: Path) -> Iterator[Path]:
     find_plugin("ipam-node")
-    programs, folder = build.build_programs(CONTROL_PLANE, print), tmp_path_factory.mktemp("server")
+    programs, folder = control_plane_programs, tmp_path_factory.mktemp("server")
     with (
         control_plane.run_control_plane(folder, programs, controllers=False) as kubeconfig,
         connect(str(kubeconfig)) as client,

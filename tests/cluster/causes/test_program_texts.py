@@ -35,7 +35,10 @@ _ROWS = [
     for number, text in enumerate(cause.texts)
     if program.executables and f"{cause.id}-{number}" not in _ELSEWHERE
 ]
-pytestmark = pytest.mark.may_skip("other stacks' programs are not part of the project (TRACKBED_PROGRAMS)")
+pytestmark = [
+    pytest.mark.needs("processes"),
+    pytest.mark.may_skip("other stacks' programs are not part of the project (TRACKBED_PROGRAMS)"),
+]
 
 
 @cache

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from trackbed_lab.kubernetes import build, control_plane, crds
+from trackbed_lab.kubernetes import control_plane, crds
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
-from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 from trackbed_lab.kubernetes.stack_faults import StackFault, load_stack_faults
 
 from tests.cluster.causes.cleaning import delete_waiting
@@ -47,8 +46,8 @@ def of(*commands: str) -> pytest.MarkDecorator:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    programs, folder = build.build_programs(CONTROL_PLANE, print), tmp_path_factory.mktemp("server")
+def server(tmp_path_factory: pytest.TempPathFactory, control_plane_programs: Path) -> Iterator[Path]:
+    programs, folder = control_plane_programs, tmp_path_factory.mktemp("server")
     with (
         control_plane.run_control_plane(folder, programs, controllers=False) as kubeconfig,
         connect(str(kubeconfig)) as client,

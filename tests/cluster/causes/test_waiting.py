@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
-from trackbed_lab.kubernetes import build, control_plane
+from trackbed_lab.kubernetes import control_plane
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
-from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 
 from tests.cluster.causes.cleaning import delete_waiting
 from trackbed.cluster.api.response import Object
@@ -25,9 +25,9 @@ UNSCHEDULABLE = "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient nvi
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BlockingClient]:
+def server(tmp_path_factory: pytest.TempPathFactory, control_plane_programs: Path) -> Iterator[BlockingClient]:
     """A server of its own, since whatever waits on it counts."""
-    programs, folder = build.build_programs(CONTROL_PLANE, print), tmp_path_factory.mktemp("server")
+    programs, folder = control_plane_programs, tmp_path_factory.mktemp("server")
     with (
         control_plane.run_control_plane(folder, programs, controllers=False) as kubeconfig,
         connect(str(kubeconfig)) as blocking_client,

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trackbed_lab.kubernetes import build, control_plane
+from trackbed_lab.kubernetes import control_plane
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 from trackbed_lab.kubernetes.gateway import PODS
-from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 
 from tests.cluster.objects import NAMESPACE, daemon_set, pod, put
 from trackbed.cluster.causes.catalogue import load_causes
@@ -57,11 +56,10 @@ class Kubelet(socketserver.StreamRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BlockingClient]:
+def client(tmp_path_factory: pytest.TempPathFactory, control_plane_programs: Path) -> Iterator[BlockingClient]:
     folder = tmp_path_factory.mktemp("server")
-    programs = build.build_programs(CONTROL_PLANE, print)
     with (
-        control_plane.run_control_plane(folder, programs, controllers=False) as kubeconfig,
+        control_plane.run_control_plane(folder, control_plane_programs, controllers=False) as kubeconfig,
         serve_kubelet(folder),
         connect(str(kubeconfig)) as blocking_client,
     ):

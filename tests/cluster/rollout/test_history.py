@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.needs("processes")
+
 UNPACK = """
 import resource, sys
 from pathlib import Path

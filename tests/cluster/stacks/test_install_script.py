@@ -19,6 +19,8 @@ from trackbed.cluster.stacks import load_stack
 from trackbed.cluster.stacks.releases import load_catalogue
 from trackbed.cluster.stacks.stack import Chart
 
+pytestmark = pytest.mark.needs("processes")
+
 STUB = """\
 #!/bin/sh
 echo "$(basename "$0") $*" >> "$LOG"

@@ -107,6 +107,7 @@ def attach(folder: Path, contents: dict[str, str], domain: str) -> list[str]:
     return [call for call in log.read_text().splitlines() if not call.startswith(("dumpxml", "net-info", "net-list"))]
 
 
+@pytest.mark.needs("processes")
 def test_the_script_makes_pools_and_attaches_a_vf_of_each_rail(tmp_path: Path) -> None:
     assert attach(tmp_path, files(alike(2, 2), 2, **VFS), "<domain/>") == [
         "net-define network-rail0.xml",
@@ -120,6 +121,7 @@ def test_the_script_makes_pools_and_attaches_a_vf_of_each_rail(tmp_path: Path) -
     ]
 
 
+@pytest.mark.needs("processes")
 def test_a_rail_that_the_machine_has_is_not_attached_again(tmp_path: Path) -> None:
     contents = files(alike(2, 2), 2)
     assert attach(tmp_path, contents, "<alias name='ua-rail0'/>") == ["attach-device vm1 rail1.xml --config"]

@@ -22,6 +22,8 @@ from trackbed.cluster.webhook.fabric_process import FabricReviewer, FabricsBusyE
 from trackbed.cluster.webhook.review import ReviewError, ReviewRequest, Verdict
 from trackbed.fabric.model.ranges import parse_range
 
+pytestmark = pytest.mark.needs("processes")
+
 KNOWN = ClusterState(
     {"other": fabric("other", "network-operator-macvlan", 2)},
     namespaces={"default": Namespace()},

@@ -14,6 +14,9 @@ from trackbed.doctor.checks.runtime import read_containerd_config
 from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot.snapshot import Snapshot
 
+pytestmark = pytest.mark.needs("processes")
+
+NIGHTLY = pytest.mark.nightly("containerd 2 is built from source")
 _CONFIG, _DROP_IN = "/etc/containerd/config.toml", "/etc/containerd/conf.d/90-site.toml"
 _PLUGINS = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
 
@@ -49,9 +52,9 @@ def _pick(config: dict[str, Any]) -> tuple[bool, bool]:
         pytest.param(find_containerd_1, 2, ("", None), (False, True), id="1.7, absent"),
         pytest.param(find_containerd_1, 2, ("enable_cdi = true", None), (True, True), id="1.7, on"),
         pytest.param(find_containerd_1, 2, ("", "enable_cdi = true"), (True, False), id="1.7, drop-in"),
-        pytest.param(find_containerd_2, 3, ("", None), (True, True), id="2, absent"),
-        pytest.param(find_containerd_2, 3, ("enable_cdi = false", None), (False, True), id="2, off"),
-        pytest.param(find_containerd_2, 3, ("", "enable_cdi = false"), (False, True), id="2, drop-in"),
+        pytest.param(find_containerd_2, 3, ("", None), (True, True), id="2, absent", marks=NIGHTLY),
+        pytest.param(find_containerd_2, 3, ("enable_cdi = false", None), (False, True), id="2, off", marks=NIGHTLY),
+        pytest.param(find_containerd_2, 3, ("", "enable_cdi = false"), (False, True), id="2, drop-in", marks=NIGHTLY),
     ],
 )
 def test_files_are_read_as_containerd_reads_them(

@@ -12,6 +12,8 @@ from tests.cluster.stacks.sites import HEAD
 from trackbed.fabric.model.load import build_fabric_from_resource
 from trackbed.fabric.model.problems import SpecError
 
+pytestmark = pytest.mark.needs("processes")
+
 CPU_SECONDS, BYTES = 3, 512 << 20
 LONG = {
     "eight groups at their limit": [f"{letter}[0-99999]" for letter in "abcdefgh"],

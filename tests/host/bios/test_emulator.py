@@ -18,6 +18,8 @@ from click.testing import CliRunner, Result
 from tests.cli.json_page import check_document
 from trackbed.cli.main import cli
 
+pytestmark = pytest.mark.needs("processes")
+
 SECRET = "correct horse"  # noqa: S105 - of an emulator that lives as long as this test
 
 

@@ -16,6 +16,8 @@ import pytest
 from tests.host.bios.test_emulator import SECRET, Place, bios, certificate, free_port, trusted
 from trackbed.host.bios import connection
 
+pytestmark = pytest.mark.needs("processes")
+
 Reply = Callable[["_Handler"], None]
 """Function that answers a request."""
 

@@ -18,6 +18,8 @@ from trackbed.host.bios.connection import Bmc, BmcError
 from trackbed.host.bios.files import Credentials, load_profile
 from trackbed.host.bios.redfish import read_bios_state, stage_attributes
 
+pytestmark = pytest.mark.needs("processes")
+
 WHO = Credentials("admin", "secret")
 NAME, ROOT = "SRIOVSupport_00F1", "/redfish/v1"
 ENTRY = {"AttributeName": NAME, "DisplayName": "SR-IOV Support", "ReadOnly": False,

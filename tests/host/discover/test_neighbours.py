@@ -3,11 +3,15 @@ from __future__ import annotations
 from contextlib import ExitStack
 from threading import Event, Thread
 
+import pytest
+
 from tests.kernel.senders import announce
 from tests.kernel.wire.cabling import cable, host
 from trackbed.host.discover.inventory import Inventory, Nic
 from trackbed.host.discover.neighbours import add_neighbours
 from trackbed.kernel.wire.lldp import Advertisement
+
+pytestmark = pytest.mark.needs("namespaces")
 
 
 def test_the_switch_port_of_an_interface_is_heard() -> None:

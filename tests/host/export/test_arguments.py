@@ -10,6 +10,8 @@ from trackbed.host.kinds.bootloader import GRUB_FILE, find_loader
 from trackbed.host.kinds.kernel_arguments import Want
 from trackbed.host.machine import Machine
 
+pytestmark = pytest.mark.needs("processes")
+
 INTEL = "processor\t: 0\nvendor_id\t: GenuineIntel\nprocessor\t: 1\nvendor_id\t: GenuineIntel\n"
 ARM = "processor\t: 0\nCPU implementer\t: 0x41\n"
 CPUINFO = {"GenuineIntel": INTEL, "Arm": ARM} | {

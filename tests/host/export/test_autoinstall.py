@@ -2,6 +2,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.host.export.fabrics import planned
@@ -26,6 +27,7 @@ def test_it_is_version_one_and_names_the_host() -> None:
     assert set(section) == {"version", "user-data", "late-commands"}
 
 
+@pytest.mark.needs("processes")
 def test_its_commands_leave_every_file_in_the_target(tmp_path: Path) -> None:
     node = planned().nodes[1]
     for command in iter_write_commands(node, "netplan", str(tmp_path)):

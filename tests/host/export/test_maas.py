@@ -58,11 +58,13 @@ def look(
     return done.returncode, yaml.safe_load(done.stdout)
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.parametrize("ports", [BY_PCI, BY_MAC, ""], ids=["by PCI address", "by MAC", "by name"])
 def test_a_machine_that_has_it_all_passes(root: Path, ports: str) -> None:
     assert look(root, ports=ports) == (0, {"status": "passed", "results": READY, "tags": ["trackbed-ready"]})
 
 
+@pytest.mark.needs("processes")
 @on_every_interpreter
 def test_a_machine_is_judged_alike_on_every_interpreter(root: Path, version: str) -> None:
     """MAAS runs the script on the machine, with the Python of the image that it starts there."""
@@ -79,6 +81,7 @@ def says(path: str, text: str) -> Any:
     return lambda root: write(root, path, text)
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.parametrize(
     ("break_it", "ports", "check", "message"),
     [
@@ -119,6 +122,7 @@ def test_what_lacks_is_told_and_fails(root: Path, break_it: Any, ports: str, che
     assert result["results"] == READY | {check: message}
 
 
+@pytest.mark.needs("processes")
 def test_a_plan_without_vfs_and_pages_asks_for_neither(root: Path) -> None:
     gone("sys/firmware/acpi/tables/DMAR")(root)
     says(f"sys/bus/pci/devices/{PCI[0]}/sriov_totalvfs", "0")(root)
@@ -155,6 +159,7 @@ def test_where_hardware_is_not_named_there_are_no_tags_and_it_is_said() -> None:
     assert f"more than {MAX_KINDS} hosts" in text
 
 
+@pytest.mark.needs("processes")
 def test_tags_are_made_or_renewed_with_the_maas_command(tmp_path: Path) -> None:
     for name, text in render(planned().nodes).items():
         (tmp_path / name).write_text(text)

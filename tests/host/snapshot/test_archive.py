@@ -265,6 +265,7 @@ read_inventories(Path(sys.argv[1]))
 """
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
 def test_a_bomb_is_refused_in_half_a_gibibyte(bomb: list[tuple[bytes, int]], tmp_path: Path) -> None:
     with (tmp_path / "bomb.tar.gz").open("wb") as stream:
@@ -278,6 +279,7 @@ def test_a_bomb_is_refused_in_half_a_gibibyte(bomb: list[tuple[bytes, int]], tmp
     assert re.search("larger than those|unpacks to more than|no place in", done.stderr)
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.parametrize("cut", [100, 200, 300])
 def test_an_archive_that_is_cut_off_is_refused(cut: int, tmp_path: Path) -> None:
     place = archive_of(tmp_path, member("etc/hostname"))
@@ -306,6 +308,7 @@ def test_a_folder_outside_is_not_listed_through_a_link(tmp_path: Path) -> None:
     assert not read_snapshot(open_machine(folder), Wanted(folders=("/sys",))).folders
 
 
+@pytest.mark.needs("processes")
 def test_a_folder_from_which_something_was_removed_is_packed_again_by_tar(tmp_path: Path) -> None:
     there = captured(tree(tmp_path / "host", {"etc/hostname": "a", "etc/private": "b"}, {}), EVERYTHING, tmp_path)
     (there.root / "etc/private").unlink()

@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from trackbed.host.snapshot.limited import LimitedPrograms
+
+pytestmark = pytest.mark.needs("processes")
 
 HANGS = ("tail", "-f", "/dev/null")
 

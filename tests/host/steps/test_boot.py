@@ -18,6 +18,8 @@ from trackbed.host.steps import iter_settings
 from trackbed.host.transaction.apply import apply, undo
 from trackbed.host.transaction.compare import compare
 
+pytestmark = pytest.mark.needs("processes")
+
 FILES = [file.BOOT_SCRIPT, file.PORT_UNIT, file.BOOT_TARGET, file.BOOT_WANTED, file.PORT_RULES]
 SYSTEMD = {"/usr/lib/systemd/system/multi-user.target": ""}
 

@@ -198,6 +198,7 @@ def test_interface_that_is_not_there_is_refused(sock: Socket) -> None:
     assert caught.value.errno == errno.ENODEV
 
 
+@pytest.mark.needs("namespaces")
 def test_refusal_of_a_driver_is_raised_though_an_ack_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     """No driver here refuses, so the answer is one as net/dcb/dcbnl.c builds it."""
     reply = codec.ReceivedMessage(79, 0, 1, memoryview(verdict_of(256 - errno.ENOENT)))

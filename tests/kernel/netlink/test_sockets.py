@@ -46,6 +46,7 @@ def test_socket_without_namespace_belongs_to_the_calling_thread(here: int) -> No
         assert [link.name for link in list_links(sock)] == ["lo"]
 
 
+@pytest.mark.needs("namespaces")
 def test_unknown_family_is_an_error_of_the_system() -> None:
     with pytest.raises(OSError, match="not supported"):
         Socket(31)

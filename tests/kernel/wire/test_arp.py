@@ -25,6 +25,8 @@ from trackbed.kernel.wire.arp import (
 from trackbed.kernel.wire.errors import MalformedFrame, NotPermitted
 from trackbed.kernel.wire.packets import open_packets, send_frame
 
+pytestmark = pytest.mark.needs("namespaces")
+
 A_MAC, B_MAC = bytes.fromhex("020000000001"), bytes.fromhex("020000000002")
 TEN_1 = int(IPv4Address("10.0.0.1"))
 RFC_826 = bytes.fromhex("0001080006040001020000000001000000000000000000000a000001")

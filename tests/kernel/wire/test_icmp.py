@@ -11,6 +11,8 @@ from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.wire.errors import NotPermitted
 from trackbed.kernel.wire.icmp import Ping, PingResult, ping
 
+pytestmark = pytest.mark.needs("namespaces")
+
 A, B, NEAR, FAR = "10.0.0.1", "10.1.0.1", "10.0.0.254", "10.1.0.254"
 HEADERS_BYTES = 28  # IPv4 and ICMP
 

@@ -90,6 +90,7 @@ def test_what_does_not_fit_the_standard_is_not_sent(change: dict[str, str | int]
         encode(dataclasses.replace(LEAF, **change))  # type: ignore[arg-type] # a table of several types
 
 
+@pytest.mark.needs("namespaces")
 def test_both_ends_of_a_cable_hear_each_other(stack: ExitStack) -> None:
     node, leaf = cable(host(stack), "", host(stack), "")
     at_node = stack.enter_context(subscribe(node.netns, [node.ifindex]))
@@ -103,6 +104,7 @@ def test_both_ends_of_a_cable_hear_each_other(stack: ExitStack) -> None:
     assert time.monotonic() - started < 5  # who has heard all does not wait for more
 
 
+@pytest.mark.needs("namespaces")
 def test_a_silent_cable_has_no_neighbour_and_a_garbled_one_says_why(stack: ExitStack) -> None:
     node, leaf = cable(host(stack), "", host(stack), "")
     silent, _ = cable(node.netns, "", leaf.netns, "")
@@ -115,6 +117,7 @@ def test_a_silent_cable_has_no_neighbour_and_a_garbled_one_says_why(stack: ExitS
     assert heard.malformed == {node.ifindex: "the LLDP TLV at byte 0 has length 511, the frame has 0 left"}
 
 
+@pytest.mark.needs("namespaces")
 def test_listening_on_an_interface_that_is_gone_says_so(stack: ExitStack) -> None:
     with pytest.raises(OSError, match="No such device"):
         listen(host(stack), [999], 0.1)

@@ -10,6 +10,8 @@ from tests.kernel.wire.filters import add_rule
 from trackbed.kernel.wire.matrix import Endpoint, PairResult, measure
 from trackbed.kernel.wire.nftables import add_drop_chain
 
+pytestmark = pytest.mark.needs("namespaces")
+
 
 def endpoint(label: str, port: Port) -> Endpoint:
     family = socket.AF_INET6 if port.address >> 32 else socket.AF_INET

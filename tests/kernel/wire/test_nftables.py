@@ -8,6 +8,8 @@ from trackbed.kernel.netlink.sockets import BatchError
 from trackbed.kernel.wire.icmp import Ping, ping
 from trackbed.kernel.wire.nftables import BaseChain, add_drop_chain, delete_table, list_base_chains
 
+pytestmark = pytest.mark.needs("namespaces")
+
 WALL = BaseChain("inet", "lab", "wall", "filter", "input", 0, "drop", 0)
 
 

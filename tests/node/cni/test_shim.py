@@ -18,6 +18,8 @@ import trackbed
 from tests.pythons import find_python, on_every_interpreter
 from trackbed.node.rails.install import install_executable
 
+pytestmark = pytest.mark.needs("processes")
+
 SHIM = Path(trackbed.__file__).parent / "node" / "cni" / "shim.py"
 CONFIG = b'{"cniVersion":"1.0.0","name":"rails","type":"trackbed"}'
 

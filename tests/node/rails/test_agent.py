@@ -8,6 +8,8 @@ from tests.node.rails.node import planned
 from trackbed.node.rails.agent import AgentPaths, run_agent
 from trackbed.node.rails.presence import CniFolders
 
+pytestmark = pytest.mark.needs("namespaces")
+
 
 def test_a_socket_that_cannot_be_created_raises_its_error(tmp_path: Path) -> None:
     paths = AgentPaths(tmp_path / "state", tmp_path / ("s" * 120))

@@ -98,6 +98,7 @@ def test_every_configuration_of_a_folder_is_left_and_what_is_none_stays(conflist
     assert (again.exit_code, again.output) == (0, "")
 
 
+@pytest.mark.needs("processes")
 def test_a_pod_that_must_not_end_stays_until_it_is_told(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "trackbed", "agent", "remove-cni", str(tmp_path), "--stay"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as program:

@@ -13,6 +13,8 @@ from trackbed.host.machine import Machine
 from trackbed.node.sync.doctor import examine_host
 from trackbed.node.sync.host import NodeHost
 
+pytestmark = pytest.mark.needs("processes")
+
 
 def _host(tree: Path) -> NodeHost:
     return NodeHost(("env", f"TRACKBED_ROOT={tree}", f"PATH={os.environ['PATH']}"))

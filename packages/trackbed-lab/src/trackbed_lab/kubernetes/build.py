@@ -56,6 +56,11 @@ def build_programs(programs: Sequence[Program], report: Callable[[str], None]) -
     return folder
 
 
+def are_built(programs: Sequence[Program]) -> bool:
+    """Return whether these programs are cached. Raises BuildError where there is no Go to compare with."""
+    return _is_complete(locate_cache() / _compute_key(programs, _find_go(programs)), programs)
+
+
 def _build_missing(folder: Path, programs: Sequence[Program], go: _GoToolchain, report: Callable[[str], None]) -> None:
     if not _is_complete(folder, programs):  # another build may have finished while this one waited for the lock
         names = ", ".join(program.name for program in programs)

@@ -1,0 +1,187 @@
+"""Run all tests in lanes beside each other: `python -m tools.lanes [--all]`, which `scripts/test` calls.
+
+    fetch      what must be fetched or built (tools/prefetch.py)
+    pure       at once; it needs a core for two minutes
+    kernel     at once; most of its time it waits for the kernel and for processes
+    cluster    when its programs are built; most of its time it waits for API servers
+
+A few failures of the lanes cluster and kernel get a second chance in a new process: a test that passes then is
+reported as FLAKY and blocks nothing. The end is a table of the lanes, the reasons of skips, and the first failure.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tests.lanes import LANES
+from tests.leaks import LeakError
+
+ROOT: Final = Path(__file__).parents[1]
+LANE_SECONDS: Final = 3600
+"""Limit for a lane, which takes ten minutes."""
+SECOND_CHANCES: Final = 10
+"""More failures than these are no accident."""
+_TAIL: Final = 24
+"""Lines of the first failure at the end."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of a lane."""
+
+    lane: str
+    status: int = 0
+    seconds: float = 0.0
+    collected: int = 0
+    deselected: int = 0
+    passed: int = 0
+    failures: dict[str, str] = field(default_factory=dict)
+    """Test -> its text."""
+    skips: dict[str, int] = field(default_factory=dict)
+    """Reason -> number of tests."""
+    flaky: dict[str, str] = field(default_factory=dict)
+    """Tests that passed at the second try -> the text of the first."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing blocks."""
+        return not self.failures
+
+
+def run_command(title: str, argv: Sequence[str], seconds: float = LANE_SECONDS) -> int:
+    """Run a command with each line of its output below a title; return its exit status, 124 at the time limit."""
+    with subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, errors="replace", start_new_session=True) as process:  # fmt: skip
+        timer = threading.Timer(seconds, _kill, [process])
+        timer.start()
+        try:
+            for line in process.stdout or ():
+                print(f"{title:7} | {line}", end="", flush=True)
+        finally:
+            expired = timer.finished.is_set()
+            timer.cancel()
+    return 124 if expired else process.returncode
+
+
+def run_lane(lane: str, options: Sequence[str], folder: Path, tests: Sequence[str] = ()) -> Result:
+    """Run the tests of a lane, or some of them, in a process of its own."""
+    started = time.monotonic()
+    place = folder / f"{lane[0]}{'2' if tests else ''}"  # short, since paths of sockets have 107 bytes
+    path = place.with_suffix(".json")
+    words = ["--lane", lane, "--result", str(path), "--basetemp", str(place), "--color", "no", "--durations", "25"]
+    config = ["--config-file", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT)]
+    status = run_command(lane, [sys.executable, "-m", "pytest", *config, *words, *options, *tests])
+    result = Result(lane, status, time.monotonic() - started)
+    if path.exists():
+        values: dict[str, Any] = json.loads(path.read_text())
+        for key, value in values.items():
+            setattr(result, key, value)
+    if status not in {0, 1} or not path.exists():
+        result.failures[f"lane {lane}"] = f"pytest ended with {status}; the reason is above"
+    return result
+
+
+def give_second_chance(result: Result, options: Sequence[str], folder: Path) -> None:
+    """Run the few failed tests of a lane again; those that pass are flaky, and no longer failures.
+
+    What tests abandoned is no accident, nor is anything in lane pure.
+    """
+    tests = [test for test, text in result.failures.items() if "::" in test and LeakError.__name__ not in text]
+    if result.lane == "pure" or not 0 < len(result.failures) <= SECOND_CHANCES or not tests:
+        return
+    again = run_lane(result.lane, options, folder, tests)
+    if again.passed and again.status in {0, 1}:
+        for test in set(tests) - set(again.failures):
+            result.flaky[test] = result.failures.pop(test)
+
+
+def run_lanes(options: Sequence[str], folder: Path) -> list[Result]:
+    """Run prefetch and all lanes; return a result for each, prefetch first."""
+    results: dict[str, Result] = {}
+
+    def run(lane: str) -> None:
+        if lane == "cluster":
+            prefetch.join()
+            if results["fetch"].status:
+                results[lane] = Result(lane, 1, failures={"lane cluster": "not run: its programs cannot be had"})
+                return
+        results[lane] = run_lane(lane, options, folder)
+        give_second_chance(results[lane], options, folder)
+
+    def fetch() -> None:
+        started = time.monotonic()
+        status = run_command("fetch", [sys.executable, "-m", "tools.prefetch"])
+        results["fetch"] = Result("fetch", status, time.monotonic() - started)
+        if status:
+            results["fetch"].failures = {"prefetch": "a part cannot be had; the reason is above"}
+
+    prefetch = threading.Thread(target=fetch)
+    workers = [prefetch, *(threading.Thread(target=run, args=[lane]) for lane in LANES)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return [results[name] for name in ("fetch", *LANES)]
+
+
+def find_lost(results: Sequence[Result]) -> str:
+    """Return what is wrong with the numbers of the lanes, which must add up to all tests; empty if nothing is."""
+    lanes = [result for result in results if result.collected]
+    totals = {result.collected + result.deselected for result in lanes}
+    if len(totals) > 1:
+        return f"the lanes found different numbers of tests: {sorted(totals)}"
+    return ""
+
+
+def format_summary(results: Sequence[Result]) -> list[str]:
+    """Return the lines of the end: skips, flaky tests, the first failure, the table, the sums."""
+    lines = [""]
+    skips = sum((Counter(result.skips) for result in results), Counter[str]())
+    lines += [f"skipped {number:5}: {reason}"[:150] for reason, number in skips.most_common()]
+    for result in results:
+        lines += [f"FLAKY {test}\n{_cut(text)}" for test, text in result.flaky.items()]
+    failures = [(test, text) for result in results for test, text in result.failures.items()]
+    lines += [f"FAILED {test}" for test, _ in failures[:SECOND_CHANCES]]
+    if failures:
+        lines += ["", f"the first failure, {failures[0][0]}:", _cut(failures[0][1])]
+    lines += ["", f"{'lane':8} {'passed':>7} {'failed':>7} {'flaky':>6} {'skipped':>8} {'time':>7}"]
+    for result in results:
+        counts = f"{result.passed:7} {len(result.failures):7} {len(result.flaky):6} {sum(result.skips.values()):8}"
+        lines.append(f"{result.lane:8} {counts} {result.seconds:5.0f} s")
+    passed = sum(result.passed for result in results)
+    return [*lines, f"{passed} passed, {len(failures)} failed, {skips.total()} skipped"]
+
+
+def main() -> int:
+    """Run everything and print the summary; the exit status is 1 if something failed."""
+    options = sys.argv[1:]
+    os.chdir(ROOT)
+    subprocess.run([sys.executable, "-m", "tools.prefetch", "--list"], check=False, timeout=60)
+    with tempfile.TemporaryDirectory(prefix="l-") as name:
+        results = run_lanes(options, Path(name))
+    if lost := find_lost(results):
+        results[0].failures["lanes"] = lost
+    print("\n".join(format_summary(results)))
+    return 0 if all(result.is_sound for result in results) else 1
+
+
+def _cut(text: str) -> str:
+    """Return the last lines of a text."""
+    return "\n".join(text.splitlines()[-_TAIL:])
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    os.killpg(process.pid, 9)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

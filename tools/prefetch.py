@@ -1,0 +1,94 @@
+"""Fetch and build what the tests need, before any of them counts: `python -m tools.prefetch [--list]`.
+
+Each part is tried three times, so that a registry's bad moment is no verdict on a change. With `--list` it prints what
+is missing, and the seconds that two idle cores take for it. The exit status is 1 when a part could not be had.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from trackbed_lab.kubernetes import build
+from trackbed_lab.kubernetes.programs import CNITOOL, CONTROL_PLANE, HELM, SHIM, Program
+
+PAUSES: Final = (5, 30, 120)
+"""Seconds before each new try."""
+_MODULES: Final = Path(__file__).parents[1] / "tests" / "crds"
+_MODULES_SECONDS: Final = 300
+
+
+class Part(NamedTuple):
+    """Something that tests need and the checkout does not have."""
+
+    name: str
+    seconds: int
+    """Time that it takes without any cache on two idle cores."""
+    is_ready: Callable[[], bool]
+    fetch: Callable[[], object]
+
+
+def list_parts() -> list[Part]:
+    """Return the parts, those that other lanes wait for first."""
+    return [
+        _describe_programs("CNI executable", 10, SHIM),
+        _describe_programs("cnitool", 15, CNITOOL),
+        _describe_programs("Kubernetes control plane", 480, CONTROL_PLANE),
+        _describe_programs("helm", 90, HELM),
+        Part("modules with CRDs", 20, lambda: False, _fetch_modules),
+    ]
+
+
+def fetch_part(part: Part, sleep: Callable[[float], None] = time.sleep) -> str:
+    """Fetch a part; return why it could not be had, empty if it could."""
+    problem = ""
+    for pause in (0, *PAUSES[:2]):
+        sleep(pause)
+        try:
+            part.fetch()
+        except (build.BuildError, OSError, subprocess.SubprocessError) as error:
+            problem = str(error)
+            print(f"prefetch: {part.name}: {problem}; trying again", flush=True)
+        else:
+            return ""
+    return problem
+
+
+def _describe_programs(name: str, seconds: int, programs: Sequence[Program]) -> Part:
+    return Part(
+        name,
+        seconds,
+        lambda: build.are_built(programs),
+        lambda: build.build_programs(programs, lambda line: print(f"prefetch: {line}", flush=True)),
+    )
+
+
+def _fetch_modules() -> None:
+    argv = ["go", "mod", "download"]
+    subprocess.run(argv, cwd=_MODULES, check=True, timeout=_MODULES_SECONDS, capture_output=True)
+
+
+def main() -> int:
+    """Fetch all parts, or list those that are missing; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--list", action="store_true", help="print what is missing, and fetch nothing")
+    missing = [part for part in list_parts() if not part.is_ready()]
+    if parser.parse_args().list:
+        slow = [part for part in missing if part.seconds > _MINUTE]
+        if slow:
+            minutes = round(sum(part.seconds for part in missing) / _MINUTE)
+            print(f"to build, once, some {minutes} minutes on two cores: {', '.join(part.name for part in slow)}")
+        return 0
+    problems = {part.name: problem for part in missing if (problem := fetch_part(part))}
+    for name, problem in problems.items():
+        print(f"prefetch: {name} cannot be had, which is no fault of the change that is tested:\n{problem}")
+    return 1 if problems else 0
+
+
+_MINUTE: Final = 60
+
+if __name__ == "__main__":
+    sys.exit(main())
