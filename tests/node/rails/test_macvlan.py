@@ -14,6 +14,7 @@ from trackbed.kernel.netlink import addresses, links, rules
 from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails.client import read_status
+from trackbed.node.rails.errors import Code
 
 pytestmark = [pytest.mark.needs("root"), pytest.mark.usefixtures("agent")]
 
@@ -341,6 +342,7 @@ def test_a_refusal_half_way_is_undone_and_told_in_the_kernels_words(node: Node) 
     before = inside(pod.path)
     done = node.call("ADD", pod)
     assert done.status == 1
+    assert done.json["code"] == Code.EXISTS
     assert done.json["msg"].startswith("rail 6: cannot create rail6 on port rail6: File exists")
     assert inside(pod.path) == before
     assert set(read_status(node.socket)["free"].values()) == {28}

@@ -19,9 +19,11 @@ from trackbed.kernel.netlink.sockets import BatchError, Failure, Socket
 from trackbed.kernel.netlink.vfs import IFLA_VFINFO_LIST
 from trackbed.node.rails import rdma, recovery
 from trackbed.node.rails.attachment import PORT_ITSELF, Attachment, PortIdentity
-from trackbed.node.rails.errors import CniError
+from trackbed.node.rails.errors import CniError, Code
+from trackbed.node.rails.handlers import as_cni_errors
 from trackbed.node.rails.ledger import Ledger
 from trackbed.node.rails.move import Move
+from trackbed.node.rails.pod import compare
 from trackbed.node.rails.sandbox import open_sandbox
 
 pytestmark = pytest.mark.needs("root")
@@ -74,6 +76,7 @@ def test_a_vf_goes_into_the_pod_as_its_rail_and_comes_back_as_it_was(node: Node,
             assert (link.mtu, link.mac, link.is_up) == (4000, f"02:00:00:00:00:0{rail}", True)
             assert block.pods_first + vf in {link.address for link in state.addresses}
         assert not set(NAMES.values()) & set(inside(node.netns).links)
+        assert compare(moved, node.plan.common, sandbox) == (2, ())
         move.detach(moved, sandbox, alone=True)
     after = inside(node.netns).links
     assert {name: (link.index, link.mac, link.mtu, link.is_up) for name, link in before.items()} == {
@@ -171,6 +174,18 @@ def test_a_port_that_refuses_to_guard_its_vf_still_gives_it_to_the_pod(
         assert inside(pod.path).rails == ["rail0", "rail3"]
         move.detach(moved, sandbox, alone=True)
     assert ("DPU mode: the Arm cores of the BlueField" in caplog.text) is (answer == errno.EPERM)
+
+
+@pytest.mark.parametrize("chosen", [CHOSEN, {0: PORT_ITSELF}], ids=["VF", "port"])
+def test_a_device_whose_name_the_pod_has_is_refused_as_existing(node: Node, move: Move, chosen: dict[int, int]) -> None:
+    pod = node.pod()
+    with Socket(netns=pod.path) as sock:
+        sock.send([links.build_create_veth(links.VethEnd("rail0"), links.VethEnd("rail0x"))])
+    ports = move.build_ports(chosen, {})
+    moved = Attachment("c0", "eth0", "rails", "sriov", str(pod.path), pod.path.stat().st_ino, "boot", ports)
+    with open_sandbox(str(pod.path)) as sandbox, pytest.raises(CniError) as refusal, as_cni_errors():
+        move.attach(moved, sandbox)
+    assert refusal.value.code == Code.EXISTS
 
 
 def is_guard(message: Message) -> bool:

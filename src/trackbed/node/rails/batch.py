@@ -18,6 +18,7 @@ class NetlinkStep(NamedTuple):
     """A message with its rail (-1 if it concerns several), its action in words, and an errno that counts as success.
 
     `accepted_reasons` are more such errnos, each with the reason that is logged where the kernel answers so.
+    `names_interface`: the step gives an interface its name in the pod, so that EEXIST means that the pod has the name.
     """
 
     rail: int
@@ -25,6 +26,7 @@ class NetlinkStep(NamedTuple):
     message: Message
     accepted_errno: int = 0
     accepted_reasons: Mapping[int, str] = {}
+    names_interface: bool = False
 
 
 class StepRefusal(NamedTuple):

@@ -70,7 +70,7 @@ class Handlers:
 
     def handle(self, request: CniRequest, phases: Phases) -> bytes:
         """Run the CNI command of a request and return the text to print. Raises CniError."""
-        with _as_cni_errors():
+        with as_cni_errors():
             return self._commands[request.command](request, phases)
 
     def _handle_add(self, request: CniRequest, phases: Phases) -> bytes:
@@ -187,9 +187,7 @@ class Handlers:
 def _to_cni_error(error: StepsRefusedError) -> CniError:
     """Return the CniError for refused steps; an interface that already exists in the pod has its own code."""
     existing = [
-        str(refusal)
-        for refusal in error.refusals
-        if refusal.errno == errno.EEXIST and refusal.step.action.startswith(("create ", "move port "))
+        str(refusal) for refusal in error.refusals if refusal.errno == errno.EEXIST and refusal.step.names_interface
     ]
     if not existing:
         return CniError(Code.KERNEL, str(error), UNDONE)
@@ -198,7 +196,7 @@ def _to_cni_error(error: StepsRefusedError) -> CniError:
 
 
 @contextmanager
-def _as_cni_errors() -> Iterator[None]:
+def as_cni_errors() -> Iterator[None]:
     """Translate every expected exception into a CniError."""
     try:
         yield

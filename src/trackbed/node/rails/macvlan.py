@@ -110,4 +110,4 @@ class Macvlan:
                 mtu=port.mtu_bytes,
                 group=group,
             )
-            yield NetlinkStep(port.rail, f"create {port.name} on port {parent}", message)
+            yield NetlinkStep(port.rail, f"create {port.name} on port {parent}", message, names_interface=True)

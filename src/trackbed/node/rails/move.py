@@ -297,4 +297,4 @@ def _iter_moves_into_pod(
             mtu=port.mtu_bytes,
         )
         kind = "port" if port.host.vf == PORT_ITSELF else "VF"
-        yield NetlinkStep(port.rail, f"move {kind} {port.host.name} into the pod", message)
+        yield NetlinkStep(port.rail, f"move {kind} {port.host.name} into the pod", message, names_interface=True)
