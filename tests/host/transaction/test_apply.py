@@ -30,10 +30,24 @@ from trackbed.kernel.netlink.addresses import (
     build_replace_address,
     list_addresses,
 )
-from trackbed.kernel.netlink.codec import Message
+from trackbed.kernel.netlink.codec import (
+    NLM_F_CREATE,
+    NLM_F_EXCL,
+    NLM_F_REPLACE,
+    Message,
+    pack_nested,
+    pack_u32,
+)
 from trackbed.kernel.netlink.links import build_add_altname, build_delete_link, build_set_link, list_links
-from trackbed.kernel.netlink.routes import Route, build_add_route, build_delete_route, get_route, list_routes
-from trackbed.kernel.netlink.rules import PolicyRule, build_add_rule, build_delete_rule, list_rules
+from trackbed.kernel.netlink.routes import (
+    RTM_NEWROUTE,
+    Route,
+    build_add_route,
+    build_delete_route,
+    get_route,
+    list_routes,
+)
+from trackbed.kernel.netlink.rules import RTM_NEWRULE, PolicyRule, build_add_rule, build_delete_rule, list_rules
 
 MGMT = 10 << 24 | 99 << 16  # 10.99.0.0
 
@@ -109,6 +123,21 @@ def lead_to_the_wrong_table(place: Host) -> None:
     place.send(build_delete_rule(rule), build_add_rule(PolicyRule(AF_INET, 1001, 1000, rule.src, 32)))
 
 
+def select_further(place: Host) -> None:
+    with place.machine.open_socket() as sock:
+        rule = next(rule for rule in list_rules(sock, AF_INET) if rule.priority == 1001)
+    tos = 3  # place of the type of service in struct fib_rule_hdr
+    body = rule.body[:tos] + b"\x10" + rule.body[tos + 1 :]
+    place.send(build_delete_rule(rule), Message(RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, body))
+
+
+def limit_packets(place: Host) -> None:
+    with place.machine.open_socket() as sock:
+        route = next(route for route in list_routes(sock, AF_INET, 1000) if route.prefix == 0)
+    metrics = pack_nested(8, pack_u32(2, 1400))  # RTA_METRICS, RTAX_MTU
+    place.send(Message(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route.body + metrics))
+
+
 def lose_default(place: Host) -> None:
     with place.machine.open_socket() as sock:
         place.send(build_delete_route(next(r for r in list_routes(sock, AF_INET, 1000) if r.prefix == 0)))
@@ -163,6 +192,8 @@ ROUTES_OF_RAIL_1 = [
 FAULTS: dict[str, tuple[Callable[[Host], None], list[str]]] = {
     "a rule is lost": (lose_rule, ["rule 1001 IPv4"]),
     "the fence is lost": (lose_fence, ["rule 999 IPv6"]),
+    "a rule selects further": (select_further, ["rule 1001 IPv4"]),
+    "a route limits the packets": (limit_packets, ["route to 0.0.0.0/0 in table 1000"]),
     "a rule leads to the wrong table": (lead_to_the_wrong_table, ["rule 1001 IPv4"]),
     "a default route is lost": (lose_default, ["route to 0.0.0.0/0 in table 1000"]),
     "an address is lost, and with it its routes": (lose_address, ["IPv4 address of rail1", *ROUTES_OF_RAIL_1]),
@@ -210,6 +241,15 @@ def test_a_rule_to_the_wrong_table_is_shown_with_what_it_is_and_shall_be(place: 
     (change,) = compare(place.machine, iter_settings(node)).changes
     assert (change.have, change.want) == ("from 172.18.0.2/32 lookup 1000", "from 172.18.0.2/32 lookup 1001")
     assert (change.step, change.rail, change.action) == ("routing", 1, "change")
+
+
+def test_what_no_word_of_a_rule_or_route_shows_is_shown_beside_it(place: Host, node: NodePlan) -> None:
+    made(place, node)
+    select_further(place)
+    limit_packets(place)
+    have = {change.subject: change.have for change in compare(place.machine, iter_settings(node)).changes}
+    assert have["rule 1001 IPv4"].endswith("lookup 1001 (tos is 16, was not set)")
+    assert have["route to 0.0.0.0/0 in table 1000"].endswith(" (mtu is 1400, was not set)")
 
 
 def test_a_route_over_the_port_is_replaced_whoever_made_it(place: Host, node: NodePlan) -> None:

@@ -19,6 +19,7 @@ from trackbed.fabric.plan.plan import AddressPlan
 from trackbed.host.change import ABSENT_VALUE, Change, Skipped, build_change, build_removal
 from trackbed.host.kinds.entries import KernelTable, restore_entries
 from trackbed.host.kinds.kind import Kind, UndoData, keep_pods
+from trackbed.host.kinds.planned_entries import to_address
 from trackbed.host.kinds.view import View
 from trackbed.host.kinds.writers import find_connection_managers
 from trackbed.host.machine import Machine
@@ -26,7 +27,6 @@ from trackbed.host.setting import PROTOCOL, Setting
 from trackbed.kernel.netlink.addresses import (
     FAMILY,
     IFA_F_DADFAILED,
-    IFA_F_NODAD,
     RTM_DELADDR,
     Address,
     build_add_address,
@@ -35,7 +35,6 @@ from trackbed.kernel.netlink.addresses import (
     identify_address,
     list_addresses,
 )
-from trackbed.kernel.netlink.codec import Message
 from trackbed.kernel.netlink.routes import RT_SCOPE_LINK
 
 _TABLE = KernelTable("addresses", list_addresses, identify_address, RTM_DELADDR, (build_restore_address,))
@@ -68,7 +67,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
     wrong = [address for address in present if address.prefix != planned.prefix]
     if right and not wrong:
         return None
-    new = () if right else (_build_address_message(planned, link.index),)
+    new = () if right else (build_add_address(to_address(planned, link.index, PROTOCOL)),)
     old = tuple(build_delete_address(address) for address in wrong)
     # For IPv4 the new address is added first, which keeps the routes that use it; IPv6 allows an address only once.
     do = (*new, *old) if family == socket.AF_INET else (*old, *new)
@@ -113,12 +112,6 @@ def restore(machine: Machine, undo_data: UndoData) -> Iterable[str]:
 
 def _format_undo_key(address: Address) -> str:
     return f"{address.index} {_format_address(address)}"
-
-
-def _build_address_message(address: AddressPlan, index: int) -> Message:
-    family = FAMILY[address.version]
-    flags = IFA_F_NODAD if family == socket.AF_INET6 else 0
-    return build_add_address(Address(index, family, address.address, address.prefix, flags=flags, protocol=PROTOCOL))
 
 
 def _format_address(address: Address) -> str:

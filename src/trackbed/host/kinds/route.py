@@ -1,7 +1,7 @@
 """Kind route: the route tables of the rails have the planned routes and no stale routes.
 
-A route is as planned if table, destination, type, port, gateway and source match. Its metric and its origin (networkd
-or NetworkManager after a reboot) are ignored.
+A route is as planned if it differs in nothing but its metric and its origin (networkd or NetworkManager after a reboot;
+`planned_entries`).
 
 Trackbed removes routes with its protocol number in any table, and all routes over ports in the tables of the rails. A
 route over a port to a planned destination is replaced, whatever its origin. All other routes are kept; if one of them
@@ -20,18 +20,15 @@ from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRoute, PlannedRule
 from trackbed.host.change import ABSENT_VALUE, Change, build_change, build_manual_change, build_removal
 from trackbed.host.kinds.entries import KernelTable, restore_entries
 from trackbed.host.kinds.kind import Kind, UndoData, keep_pods
+from trackbed.host.kinds.planned_entries import DEFAULT_METRIC, list_route_differences, to_route
 from trackbed.host.kinds.view import View
 from trackbed.host.kinds.writers import find_connection_managers
 from trackbed.host.machine import Machine
 from trackbed.host.setting import PROTOCOL, Setting
-from trackbed.kernel.netlink.addresses import FAMILY
 from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Message
 from trackbed.kernel.netlink.routes import (
-    RT_SCOPE_LINK,
-    RT_SCOPE_UNIVERSE,
     RTM_DELROUTE,
     RTM_NEWROUTE,
-    RTN_UNICAST,
     RTN_UNREACHABLE,
     RTPROT_KERNEL,
     Route,
@@ -42,8 +39,7 @@ from trackbed.kernel.netlink.routes import (
     list_routes,
 )
 
-_DEFAULT_METRIC: dict[int, int] = {socket.AF_INET: 0, socket.AF_INET6: 1024}
-"""The metric of a route without a metric (IP6_RT_PRIO_USER of include/uapi/linux/ipv6_route.h)."""
+_IGNORED = frozenset({"metric"})
 _TABLE = KernelTable(
     "routes",
     list_routes,
@@ -85,7 +81,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | None:
         f"route to {want.route.to} in {_format_table_name(want.route.table)}",
         _format_route(planned, view),
     )
-    in_the_way = [route for route in rivals if route.metric == _DEFAULT_METRIC[planned.family]]
+    in_the_way = [route for route in rivals if route.metric == DEFAULT_METRIC[planned.family]]
     if foreign := next((route for route in in_the_way if not _is_replaceable(route, view)), None):
         have = _format_route(foreign, view)
         advice = f"a route that is not Trackbed's stands in the way: {have}; remove it, or plan other tables"
@@ -96,7 +92,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | None:
     return build_change(
         setting,
         subject,
-        ", ".join(_format_route(route, view) for route in mine) or ABSENT_VALUE,
+        ", ".join(_format_rival(route, planned, view) for route in mine) or ABSENT_VALUE,
         want_text,
         (first, *old),
     )
@@ -160,20 +156,8 @@ def _list_wants(view: View) -> list[Want]:
 
 
 def _to_route(want: Want, view: View) -> Route:
-    route, family = want.route, FAMILY[want.route.to.version]
-    near = family == socket.AF_INET and not route.gateway and not route.unreachable
-    return Route(
-        family=family,
-        table=route.table,
-        dst=route.to.base,
-        prefix=route.to.prefix,
-        oif=0 if route.unreachable else view.ports[want.netdev].index,
-        gateway=route.gateway,
-        prefsrc=route.source,
-        protocol=PROTOCOL,
-        scope=RT_SCOPE_LINK if near else RT_SCOPE_UNIVERSE,
-        type=RTN_UNREACHABLE if route.unreachable else RTN_UNICAST,
-    )
+    index = 0 if want.route.unreachable else view.ports[want.netdev].index
+    return to_route(want.route, index, PROTOCOL)
 
 
 def _get_destination_key(route: Route) -> tuple[int, int, int, int]:
@@ -181,14 +165,8 @@ def _get_destination_key(route: Route) -> tuple[int, int, int, int]:
 
 
 def _matches_plan(route: Route, planned_route: Route) -> bool:
-    is_same = _get_destination_key(route) == _get_destination_key(planned_route) and route.type == planned_route.type
-    if planned_route.type == RTN_UNREACHABLE:
-        return is_same  # IPv6 shows unreachable routes on the loopback interface
-    return is_same and (route.oif, route.gateway, route.prefsrc) == (
-        planned_route.oif,
-        planned_route.gateway,
-        planned_route.prefsrc,
-    )
+    is_same = _get_destination_key(route) == _get_destination_key(planned_route)
+    return is_same and not list_route_differences(route, planned_route, _IGNORED)
 
 
 def _is_managed_route(route: Route, view: View) -> bool:
@@ -213,6 +191,14 @@ def _format_route(route: Route, view: View) -> str:
     via = f"via {format_address(version, route.gateway)} " if route.gateway else ""
     source = f" src {format_address(version, route.prefsrc)}" if route.prefsrc else ""
     return f"{via}dev {_find_device_name(route, view)}{source}"
+
+
+def _format_rival(route: Route, planned: Route, view: View) -> str:
+    """Return the text of a route that a planned one replaces, with what differs if that does not show."""
+    text = _format_route(route, view)
+    if text != _format_route(planned, view):
+        return text
+    return f"{text} ({'; '.join(list_route_differences(route, planned, _IGNORED))})"
 
 
 def _find_device_name(route: Route, view: View) -> str:

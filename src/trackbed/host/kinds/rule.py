@@ -1,6 +1,6 @@
 """Kind rule: each rail's source address selects the rail's table; the fence rule precedes these rules.
 
-A rule is as planned if priority, selector and table match, whatever its origin. Trackbed removes rules with its
+A rule is as planned if it differs in nothing but its origin (`planned_entries`). Trackbed removes rules with its
 protocol number, and at a planned priority rules with the planned table or the planned selector: an earlier plan, or its
 file after a reboot, has added them. All other rules are kept.
 
@@ -20,10 +20,10 @@ from trackbed.host.change import ABSENT_VALUE, Change, build_change, build_remov
 from trackbed.host.kinds import name
 from trackbed.host.kinds.entries import KernelTable, restore_entries
 from trackbed.host.kinds.kind import Kind, UndoData, keep_pods
+from trackbed.host.kinds.planned_entries import list_rule_differences, to_rule
 from trackbed.host.kinds.view import View
 from trackbed.host.machine import Machine
 from trackbed.host.setting import PROTOCOL, Setting
-from trackbed.kernel.netlink.addresses import FAMILY
 from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_EXCL, Message
 from trackbed.kernel.netlink.rules import (
     FR_ACT_TO_TBL,
@@ -55,7 +55,13 @@ def compare(setting: Setting, want: Want, view: View) -> Change | None:
     old = [rule for rule in rivals if not any(_matches_plan(rule, other) for other in every)]
     subject = f"rule {want.priority} IPv{4 if planned.family == socket.AF_INET else 6}"
     do = (build_add_rule(planned), *(build_delete_rule(rule) for rule in old))
-    return build_change(setting, subject, ", ".join(map(_format_rule, old)) or ABSENT_VALUE, _format_rule(planned), do)
+    return build_change(
+        setting,
+        subject,
+        ", ".join(_format_rival(rule, planned) for rule in old) or ABSENT_VALUE,
+        _format_rule(planned),
+        do,
+    )
 
 
 def _is_port_in_pod(setting: Setting, view: View) -> bool:
@@ -101,26 +107,15 @@ def restore(machine: Machine, undo_data: UndoData) -> Iterator[str]:
 
 
 def _to_rule(want: Want) -> PolicyRule:
-    selector = want.source or want.unless_to
-    if selector is None:
-        raise ValueError(f"rule {want.priority} has no selector")
-    family = FAMILY[selector.version]
-    base, prefix = selector.base, selector.prefix
-    if want.source:
-        return PolicyRule(family, want.priority, want.table, src=base, src_prefix=prefix, protocol=PROTOCOL)
-    return PolicyRule(family, want.priority, want.table, dst=base, dst_prefix=prefix, invert=True, protocol=PROTOCOL)
+    return to_rule(want, PROTOCOL)
 
 
 def _get_selector(rule: PolicyRule) -> tuple[object, ...]:
     return rule.src, rule.src_prefix, rule.dst, rule.dst_prefix, rule.invert, rule.iif, rule.oif, rule.fwmark
 
 
-def _get_target(rule: PolicyRule) -> tuple[int, ...]:
-    return rule.family, rule.priority, rule.table, rule.action
-
-
 def _matches_plan(rule: PolicyRule, planned_rule: PolicyRule) -> bool:
-    return _get_target(rule) == _get_target(planned_rule) and _get_selector(rule) == _get_selector(planned_rule)
+    return rule.priority == planned_rule.priority and not list_rule_differences(rule, planned_rule)
 
 
 def _replaces(planned_rule: PolicyRule, rule: PolicyRule) -> bool:
@@ -138,6 +133,12 @@ def _format_rule(rule: PolicyRule) -> str:
     parts += [f"from {Range(version, rule.src, rule.src_prefix)}"] if rule.src_prefix else []
     parts += [f"to {format_address(version, rule.dst)}/{rule.dst_prefix}"] if rule.dst_prefix else []
     return " ".join([*parts, f"lookup {'main' if rule.table == MAIN_TABLE else rule.table}"])
+
+
+def _format_rival(rule: PolicyRule, planned: PolicyRule) -> str:
+    """Return the text of a rule that a planned one replaces, with what differs if that does not show."""
+    text = _format_rule(rule)
+    return text if text != _format_rule(planned) else f"{text} ({'; '.join(list_rule_differences(rule, planned))})"
 
 
 def get_version(want: Want) -> int:

@@ -105,8 +105,11 @@ def build_add_rule(rule: PolicyRule) -> Message:
 
 
 def build_delete_rule(rule: PolicyRule) -> Message:
-    """Return the message that deletes the first rule that matches in every field that is set."""
-    return _build_message(RTM_DELRULE, 0, rule)
+    """Return the message that deletes the first rule that matches in every field that is set.
+
+    A listed rule is deleted by its own message, which also has what PolicyRule has no field for.
+    """
+    return Message(RTM_DELRULE, 0, rule.body) if rule.body else _build_message(RTM_DELRULE, 0, rule)
 
 
 def identify_rule(body: bytes) -> Identity:

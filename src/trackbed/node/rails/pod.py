@@ -7,13 +7,21 @@ An interface has index 65536 + rail in the pod, so a batch can refer to it befor
 import errno
 import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from socket import AF_INET, AF_INET6
+from socket import AF_INET
 from typing import Final, NamedTuple
 
-from trackbed.fabric.model.ranges import V4, V6
 from trackbed.fabric.plan.plan import AddressPlan, CommonPlan
 from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRoute, PlannedRule, build_fence_rule, build_source_rule
+from trackbed.host.kinds.planned_entries import (
+    list_address_differences,
+    list_route_differences,
+    list_rule_differences,
+    to_address,
+    to_route,
+    to_rule,
+)
 from trackbed.kernel.netlink import addresses, links, routes, rules
 from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
@@ -29,7 +37,6 @@ _FIRST_GROUP: Final = 0x5442_0000
 _GROUPS: Final = 1 << 12
 _IPV4_SYSCTLS: Final = {"rp_filter": 2, "arp_ignore": 1, "arp_announce": 2}
 """Sysctls of each interface, as the step `routing` sets them on the host (Documentation/networking/ip-sysctl.rst)."""
-_FAMILY: Final = {V4: AF_INET, V6: AF_INET6}
 
 
 class PodComparison(NamedTuple):
@@ -63,7 +70,7 @@ def iter_setup_steps(attachment: Attachment, common: CommonPlan) -> Iterator[Net
         yield NetlinkStep(port.rail, f"bring up {port.name}", up)
     for port in attachment.ports:
         for address in port.addresses:
-            message = addresses.build_add_address(_to_address(port.rail, address.plan))
+            message = addresses.build_add_address(_to_address(port, address.plan))
             yield NetlinkStep(port.rail, f"add {address.text} to {port.name}", message)
     for rail, route in iter_pod_routes(attachment, common):
         # Another attachment of this pod may have added this route to the main table.
@@ -72,7 +79,7 @@ def iter_setup_steps(attachment: Attachment, common: CommonPlan) -> Iterator[Net
         yield NetlinkStep(rail, f"add route {route.to} to table {route.table}", message, accepted)
     for rail, rule in _iter_rules(attachment, common):
         # The rule may exist: all attachments share the fence, and a crash may leave the other rules.
-        message = rules.build_add_rule(_to_policy_rule(rule))
+        message = rules.build_add_rule(_to_rule(rule))
         yield NetlinkStep(rail, f"add rule {rule.priority}", message, errno.EEXIST)
 
 
@@ -83,7 +90,7 @@ def iter_removal_steps(attachment: Attachment, common: CommonPlan, *, alone: boo
     """
     for rail, rule in _iter_rules(attachment, common):
         if rule.source or alone:
-            message = rules.build_delete_rule(_to_policy_rule(rule))
+            message = rules.build_delete_rule(_to_rule(rule))
             yield NetlinkStep(rail, f"delete rule {rule.priority}", message, errno.ENOENT)
     for rail, route in iter_pod_routes(attachment, common):
         if route.unreachable:
@@ -133,35 +140,55 @@ def _compare_links(attachment: Attachment, links_by_name: dict[str, links.Link])
 
 
 def _compare_addresses(attachment: Attachment, sock: Socket) -> Iterator[str]:
-    have = {(a.index, a.family, a.address, a.prefix): a for a in addresses.list_addresses(sock)}
+    present = addresses.list_addresses(sock)
     for port in attachment.ports:
         for address in port.addresses:
-            want = _to_address(port.rail, address.plan)
-            configured = have.get((want.index, want.family, want.address, want.prefix))
-            if configured is None:
+            planned = _to_address(port, address.plan)
+            key = (planned.index, planned.family, planned.address)
+            rivals = [rival for rival in present if (rival.index, rival.family, rival.address) == key]
+            if not rivals:
                 yield f"rail {port.rail}: address {address.text} is missing from {port.name}"
-            elif configured.flags & addresses.IFA_F_DADFAILED:
+            if any(rival.flags & addresses.IFA_F_DADFAILED for rival in rivals):
                 yield (
                     f"rail {port.rail}: address {address.text} is in use elsewhere (duplicate address detection failed)"
                 )
+            differences = (list_address_differences(rival, planned) for rival in rivals)
+            for difference in min(differences, key=len, default=()):
+                yield f"rail {port.rail}: address {address.text} of {port.name}: {difference}"
 
 
 def _compare_routes(attachment: Attachment, common: CommonPlan, sock: Socket) -> Iterator[str]:
-    have = {(r.family, r.table, r.dst, r.prefix, r.gateway, r.type) for r in routes.list_routes(sock)}
+    present = routes.list_routes(sock)
     for rail, route in iter_pod_routes(attachment, common):
-        want = _to_route(rail, route)
-        if (want.family, want.table, want.dst, want.prefix, want.gateway, want.type) not in have:
+        planned = _to_route(rail, route)
+        key = (planned.family, planned.table, planned.dst, planned.prefix)
+        rivals = [rival for rival in present if (rival.family, rival.table, rival.dst, rival.prefix) == key]
+        if route.table == MAIN_TABLE and any(_is_of_other_attachment(rival, attachment, common) for rival in rivals):
+            continue
+        differences = [list_route_differences(rival, planned) for rival in rivals]
+        if not differences:
             yield f"rail {rail}: route {route.to} is missing from table {route.table}"
+        for difference in min(differences, key=len, default=()):
+            yield f"rail {rail}: route {route.to} of table {route.table}: {difference}"
+
+
+def _is_of_other_attachment(route: routes.Route, attachment: Attachment, common: CommonPlan) -> bool:
+    """Return whether a route is over a rail that another attachment of the pod has: `iter_setup_steps` accepts it."""
+    rail = route.oif - _FIRST_INDEX
+    return 0 <= rail < len(common.rails) and rail not in {port.rail for port in attachment.ports}
 
 
 def _compare_rules(attachment: Attachment, common: CommonPlan, sock: Socket) -> Iterator[str]:
-    have = {(r.family, r.priority, r.table, r.src, r.src_prefix, r.dst, r.dst_prefix) for r in rules.list_rules(sock)}
+    present = rules.list_rules(sock)
     for rail, rule in _iter_rules(attachment, common):
-        want = _to_policy_rule(rule)
-        key = (want.family, want.priority, want.table, want.src, want.src_prefix, want.dst, want.dst_prefix)
-        if key not in have:
-            source = f"from {rule.source}" if rule.source else f"not to {rule.unless_to}"
+        planned = _to_rule(rule)
+        rivals = [rival for rival in present if (rival.family, rival.priority) == (planned.family, planned.priority)]
+        differences = [list_rule_differences(rival, planned) for rival in rivals]
+        source = f"from {rule.source}" if rule.source else f"not to {rule.unless_to}"
+        if not differences:
             yield f"rail {rail}: rule {rule.priority} {source} lookup {rule.table} is missing"
+        for difference in min(differences, key=len, default=()):
+            yield f"rail {rail}: rule {rule.priority} {source}: {difference}"
 
 
 def _compare_sysctls(attachment: Attachment, ports: list[PodPort], sandbox: Sandbox) -> Iterator[str]:
@@ -199,38 +226,14 @@ def _iter_rules(attachment: Attachment, common: CommonPlan) -> Iterator[tuple[in
                 yield port.rail, outer
 
 
-def _to_address(rail: int, address_plan: AddressPlan) -> addresses.Address:
-    flags = addresses.IFA_F_NODAD if address_plan.version == V6 else 0  # a pod must be able to bind its address at once
-    return addresses.Address(
-        get_interface_index(rail), _FAMILY[address_plan.version], address_plan.address, address_plan.prefix, flags=flags
-    )
+def _to_address(port: PodPort, address: AddressPlan) -> addresses.Address:
+    entry = to_address(address, get_interface_index(port.rail), protocol=0)
+    return replace(entry, label=port.name) if entry.family == AF_INET else entry  # the kernel labels it so anyway
 
 
 def _to_route(rail: int, route: PlannedRoute) -> routes.Route:
-    return routes.Route(
-        family=_FAMILY[route.to.version],
-        table=route.table,
-        dst=route.to.base,
-        prefix=route.to.prefix,
-        oif=0 if route.unreachable else get_interface_index(rail),
-        gateway=route.gateway,
-        prefsrc=route.source,
-        scope=routes.RT_SCOPE_UNIVERSE if route.gateway or route.unreachable else routes.RT_SCOPE_LINK,
-        type=routes.RTN_UNREACHABLE if route.unreachable else routes.RTN_UNICAST,
-    )
+    return to_route(route, get_interface_index(rail), routes.RTPROT_STATIC)
 
 
-def _to_policy_rule(rule: PlannedRule) -> rules.PolicyRule:
-    network = rule.source or rule.unless_to
-    assert network is not None  # noqa: S101 - plan.routes.Rule: exactly one of the two is set
-    source, outer = rule.source, rule.unless_to
-    return rules.PolicyRule(
-        family=_FAMILY[network.version],
-        priority=rule.priority,
-        table=rule.table,
-        src=source.base if source else 0,
-        src_prefix=source.prefix if source else 0,
-        dst=outer.base if outer else 0,
-        dst_prefix=outer.prefix if outer else 0,
-        invert=outer is not None,
-    )
+def _to_rule(rule: PlannedRule) -> rules.PolicyRule:
+    return to_rule(rule, protocol=0)
