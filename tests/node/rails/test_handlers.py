@@ -28,7 +28,7 @@ class _DeletingStore(Store):
 def test_garbage_collection_skips_an_attachment_that_a_delete_has_removed(tmp_path: Path) -> None:
     store = _DeletingStore(Journal(tmp_path))
     attachment = Attachment("c1", "net1", "rails", "move", "/netns/c1", 1, "boot", ())
-    store.hold_devices(lambda _: {}, lambda _: attachment)
+    store.hold_devices(attachment, lambda _: {}, lambda _: ())
     store.mark_done(attachment.key)
     attacher = Mock(spec=Attacher)
     handlers = Handlers(planned(), store, Conflicts(), cast("Any", attacher))

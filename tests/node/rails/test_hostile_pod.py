@@ -165,6 +165,18 @@ def test_a_port_that_was_hidden_comes_home_as_it_was_after_a_restart_of_the_agen
     assert read_addressing(node.netns) == addressing
 
 
+def test_a_port_whose_name_is_taken_when_it_comes_home_late_holds_up_no_other_pod(node: Node) -> None:
+    pod, other, hidden = node.pod(), node.pod(), node.namespace("hidden")
+    node.add(pod, mode="move", rails=[0])
+    run_ip(pod.path, "link", "set", "rail0", "netns", hidden)
+    node.delete(pod)
+    run_ip(node.netns, "link", "add", "rail0", "type", "bridge")
+    run_ip(hidden, "link", "set", "rail0", "name", "dev9", "netns", node.netns)
+    node.add(other, mode="move", rails=[1])
+    assert inside(other.path).rails == ["rail1"]
+    node.delete(other)
+
+
 def test_without_record_a_delete_brings_the_port_home_and_nothing_else(node: Node, agent: Agent) -> None:
     before, pod = read_links(node.netns), node.pod()
     hidden = node.namespace("hidden")

@@ -102,16 +102,48 @@ def test_a_pod_gets_its_rails_although_one_whose_namespace_vanished_had_its_inod
 
 def test_a_port_moves_into_one_pod_only(store: Store) -> None:
     host = HostPort("rail1", 7, 9000, up=True, conf={})
-    store.hold_devices(partial(choice.choose_ports, {1: ""}), lambda _: _make(KEYS[0], BLOCKS, host))
+    _hold_port(store, KEYS[0], host)
     with pytest.raises(TakenError, match="rail 1: the port is in pod c0/net1"):
-        store.hold_devices(partial(choice.choose_ports, {1: ""}), lambda _: _make(KEYS[1], BLOCKS, host))
+        _hold_port(store, KEYS[1], host)
+
+
+def _hold_port(store: Store, key: Key, host: HostPort) -> Attachment:
+    return store.hold_devices(
+        _make(key, {}), partial(choice.choose_ports, {1: ""}), lambda _: _make(key, BLOCKS, host).ports
+    )
+
+
+def test_a_port_is_reserved_while_its_state_is_read(store: Store) -> None:
+    host = HostPort("rail1", 7, 9000, up=True, conf={})
+
+    def build_ports(_: dict[int, int]) -> tuple[PodPort, ...]:
+        assert store.list_entries() == ()
+        with pytest.raises(TakenError, match="rail 1: the port is in pod c0/net1"):
+            _hold_port(store, KEYS[1], host)
+        with pytest.raises(TakenError, match="rail 1: the port is in pod c0/net1"):
+            _hold(store, KEYS[2])
+        return _make(KEYS[0], BLOCKS, host).ports
+
+    held = store.hold_devices(_make(KEYS[0], {}), partial(choice.choose_ports, {1: ""}), build_ports)
+    assert [entry.attachment for entry in store.list_entries()] == [held]
+
+
+def test_a_port_whose_state_cannot_be_read_is_free_for_the_next_pod(store: Store) -> None:
+    def fail(_: dict[int, int]) -> tuple[PodPort, ...]:
+        raise OSError(19, "No such device")
+
+    with pytest.raises(OSError, match="No such device"):
+        store.hold_devices(_make(KEYS[0], {}), partial(choice.choose_ports, {1: ""}), fail)
+    assert _hold_port(store, KEYS[1], HostPort("rail1", 7, 9000, up=True, conf={})).key == KEYS[1]
 
 
 def test_an_address_that_another_pod_has_goes_to_no_vf(store: Store) -> None:
     address = _hold(store, KEYS[0]).ports[0].addresses[0]
     host = HostPort("rail1v0", 7, 9000, up=False, conf={}, vf=0, pf="rail1")
     with pytest.raises(TakenError, match=f"rail 1: address {address.text} is in another pod"):
-        store.hold_devices(lambda _: {1: 0}, lambda _: _make(KEYS[1], {1: (address.plan,)}, host))
+        store.hold_devices(
+            _make(KEYS[1], {}), lambda _: {1: 0}, lambda _: _make(KEYS[1], {1: (address.plan,)}, host).ports
+        )
 
 
 def test_nothing_is_held_that_could_not_be_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

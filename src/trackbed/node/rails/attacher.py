@@ -25,7 +25,7 @@ from trackbed.node.rails.move import Move
 from trackbed.node.rails.phases import Phases
 from trackbed.node.rails.protocol import CniRequest
 from trackbed.node.rails.sandbox import OWN_NETNS, Sandbox, find_sandbox, open_sandbox
-from trackbed.node.rails.store import Store, StoreEntry, is_kept
+from trackbed.node.rails.store import Store, StoreEntry, is_kept, refuse_used_ports
 
 _log = logging.getLogger(__name__)
 
@@ -159,16 +159,16 @@ class Attacher:
                 else partial(choice.choose_vfs, rails, self._node.common.vfs)
             )
             return self._store.hold_devices(
-                choose, lambda chosen: Attachment(*head, self._move.build_ports(chosen, rails), name)
+                Attachment(*head, (), name), choose, lambda chosen: self._move.build_ports(chosen, rails)
             )
-        choice.choose_ports(
-            rails, self._store.map_moved_devices()
-        )  # another device may have the name of a port in a pod
+        # Another device may have the name of a port in a pod: no macvlan may be on that.
+        refuse_used_ports(rails, self._store.map_moved_devices())
         self._move.check_returned(rails)
+        rdma_devices = self._macvlan.find_rdma_devices(rails)
         return self._store.hold_addresses(
             {port.rail: port.addresses for port in self._node.ports if port.rail in rails},
             avoid,
-            lambda chosen: Attachment(*head, self._macvlan.build_ports(chosen, request.key, rails), name),
+            lambda chosen: Attachment(*head, self._macvlan.build_ports(chosen, request.key, rails, rdma_devices), name),
         )
 
     def _attach_rails(self, attachment: Attachment, sandbox: Sandbox) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from trackbed.node.rails.attachment import PORT_ITSELF, Attachment
 from trackbed.node.rails.errors import CniError, Code
-from trackbed.node.rails.store import ExhaustedError, Slot, TakenError
+from trackbed.node.rails.store import ExhaustedError, Slot, TakenError, refuse_used_ports
 
 
 def format_device_id(rail: int, device_number: int) -> str:
@@ -25,9 +25,7 @@ def is_device_id(device_id: str, rail: int) -> bool:
 
 def choose_ports(rails: Mapping[int, str], used_devices: Mapping[Slot, Attachment]) -> dict[int, int]:
     """Return PORT_ITSELF for each rail. Raises TakenError if the port of a rail is in another pod."""
-    for rail in rails:
-        if (holder := used_devices.get((rail, PORT_ITSELF))) is not None:
-            raise TakenError(f"rail {rail}: the port is in pod {holder}")
+    refuse_used_ports(rails, used_devices)
     return dict.fromkeys(rails, PORT_ITSELF)
 
 

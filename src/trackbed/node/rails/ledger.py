@@ -28,7 +28,7 @@ class _Content(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """The file of a node's ports. The caller serializes changes of `away`."""
+    """The file of a node's ports. The caller serializes changes; a mapping that was read does not change."""
 
     def __init__(self, path: Path, boot_id: str) -> None:
         self._path = path
@@ -52,7 +52,7 @@ class Ledger:
     def note_identities(self, identities: Mapping[int, PortIdentity]) -> None:
         """Note the identities of ports, by rail, that are on the host."""
         if any(self._known.get(rail) != identity for rail, identity in identities.items()):
-            self._known |= identities
+            self._known = {**self._known, **identities}
             self._save()
 
     def set_away(self, ports: Mapping[Slot, PodPort]) -> None:

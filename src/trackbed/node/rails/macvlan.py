@@ -7,15 +7,15 @@ configures them. Detaching takes one delete for the whole group, because the ker
 
 import errno
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from trackbed.fabric.plan.plan import AddressPlan, NodePlan
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.kernel.netlink import links
 from trackbed.kernel.netlink.netns_ids import assign_netns_id
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails import pod
-from trackbed.node.rails.attachment import Attachment, Key, PodPort, derive_mac, to_pod_address
+from trackbed.node.rails.attachment import Attachment, Key, PodPort, Rdma, derive_mac, to_pod_address
 from trackbed.node.rails.batch import NetlinkStep, StepsRefusedError, send_steps
 from trackbed.node.rails.deletion import delete_interfaces
 from trackbed.node.rails.hostport import read_port_index
@@ -38,20 +38,32 @@ class Macvlan:
         self._host_netns_fd = host_netns_fd
         self._threads = ThreadPoolExecutor(_THREADS, "deletion")
 
+    def find_rdma_devices(self, rails: Collection[int]) -> dict[int, Rdma | None]:
+        """Return the RDMA device that pods get on the port of each rail; None for a rail without one."""
+        ports = [port for port in self._node.ports if port.rail in rails]
+        return {port.rail: find_port_device(port, self._node.common) for port in ports}
+
     def build_ports(
-        self, chosen_addresses: ChosenAddresses, key: Key, device_ids: Mapping[int, str]
+        self,
+        chosen_addresses: ChosenAddresses,
+        key: Key,
+        device_ids: Mapping[int, str],
+        rdma_devices: Mapping[int, Rdma | None],
     ) -> tuple[PodPort, ...]:
         """Return the pod's ports for the chosen addresses; `device_ids` are the kubelet's, by rail."""
+        common = self._node.common
         return tuple(
-            self._build_port(rail, addresses, key, device_ids.get(rail, ""))
+            PodPort(
+                rail,
+                common.rails[rail].pod_netdev,
+                derive_mac(addresses, key, rail),
+                common.mtu_bytes,
+                tuple(map(to_pod_address, addresses)),
+                rdma=rdma_devices.get(rail),
+                device=device_ids.get(rail, ""),
+            )
             for rail, addresses in chosen_addresses.items()
         )
-
-    def _build_port(self, rail: int, addresses: tuple[AddressPlan, ...], key: Key, device_id: str) -> PodPort:
-        common, port = self._node.common, self._node.find_port(rail)
-        name, mac = common.rails[rail].pod_netdev, derive_mac(addresses, key, rail)
-        head = (rail, name, mac, common.mtu_bytes, tuple(map(to_pod_address, addresses)))
-        return PodPort(*head, rdma=find_port_device(port, common) if port else None, device=device_id)
 
     def attach(self, attachment: Attachment, sandbox: Sandbox) -> None:
         """Create the interfaces and configure them.

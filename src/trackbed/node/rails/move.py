@@ -59,6 +59,7 @@ class Move:
         self.moved_ports: set[str] = set()
         """Ports that have been in a pod since the agent started; their carrier counts do not reflect the cable."""
         self._lock = threading.Lock()
+        """Held while the ledger changes."""
 
     def _list_devices(self) -> list[PortIdentity]:
         """Return the identities of all devices that may be in pods."""
@@ -81,13 +82,14 @@ class Move:
 
     def _note_identities(self, by_rail: Mapping[int, PortIdentity]) -> None:
         """Note identities, except of a device that has the name of a port and is another one."""
-        self._ledger.note_identities(
-            {
-                rail: identity
-                for rail, identity in by_rail.items()
-                if is_vouched(identity) and not self._is_other_port(rail, identity)
-            }
-        )
+        with self._lock:
+            self._ledger.note_identities(
+                {
+                    rail: identity
+                    for rail, identity in by_rail.items()
+                    if is_vouched(identity) and not self._is_other_port(rail, identity)
+                }
+            )
 
     def _is_other_port(self, rail: int, identity: PortIdentity) -> bool:
         return any(is_same_device(known, identity) for other, known in self._ledger.known.items() if other != rail)

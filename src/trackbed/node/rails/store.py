@@ -18,21 +18,22 @@ of which holds an address twice or leaks one:
 - *another boot*: all namespaces have ended, and all attachments with them. So records must survive a kill of the agent
   but not a power failure; the page cache is enough, and `held` and `gone` do not wait for the disk.
 
-One lock guards all methods, and only this class accesses the journal.
+One lock guards all methods, and only this class accesses the journal. No kernel work happens under the lock: devices
+that were chosen are reserved while their state is read, and only then recorded.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from trackbed.fabric.plan.plan import AddressPlan
-from trackbed.node.rails.attachment import PORT_ITSELF, Attachment, Key
+from trackbed.node.rails.attachment import PORT_ITSELF, Attachment, Key, PodPort
 from trackbed.node.rails.journal import Journal, JournalError
 
 _log = logging.getLogger(__name__)
@@ -125,6 +126,13 @@ def find_free_addresses(
     return None
 
 
+def refuse_used_ports(rails: Iterable[int], used_devices: Mapping[Slot, Attachment]) -> None:
+    """Raise TakenError if the port of a rail is in a pod."""
+    for rail in rails:
+        if (holder := used_devices.get((rail, PORT_ITSELF))) is not None:
+            raise TakenError(f"rail {rail}: the port is in pod {holder}")
+
+
 class Store:
     """The attachments of one node, kept in the journal. It is thread-safe."""
 
@@ -133,6 +141,8 @@ class Store:
         self._lock = threading.Lock()
         self._entries: dict[Key, StoreEntry] = {}
         self._last: dict[int, int] = {}
+        self._reserved: dict[Slot, Attachment] = {}
+        """Devices that were chosen and are not recorded yet."""
         for payload in journal.contents.payloads:
             self._replay_record(payload)
         if journal.contents.damaged_bytes:
@@ -173,12 +183,15 @@ class Store:
     ) -> Attachment:
         """Choose free addresses, build the attachment with them, and record it as held.
 
+        `build_attachment` runs under the lock, so it must not block or use the store.
+
         Raises:
             ExhaustedError: a rail has no free address.
-            TakenError: another attachment of this pod has one of the rails.
+            TakenError: another attachment of this pod has one of the rails, or the port of a rail moves into a pod.
             JournalError: the record could not be written; nothing is held.
         """
         with self._lock:
+            refuse_used_ports(blocks, {**self._map_moved_devices(), **self._reserved})
             taken = self._list_held_addresses() | set(avoid)
             chosen: ChosenAddresses = {}
             for rail, block in blocks.items():
@@ -194,22 +207,43 @@ class Store:
 
     def hold_devices(
         self,
+        claimant: Attachment,
         choose_devices: Callable[[Mapping[Slot, Attachment]], dict[int, int]],
-        build_attachment: Callable[[dict[int, int]], Attachment],
+        build_ports: Callable[[dict[int, int]], tuple[PodPort, ...]],
     ) -> Attachment:
-        """Choose ports or VFs that are in no pod, build the attachment with them, and record it as held.
+        """Choose ports or VFs that are in no pod, build the ports of `claimant` with them, and record it as held.
+
+        The chosen devices are reserved while `build_ports` runs, which may take its time and may use the store.
 
         Raises:
             TakenError: another attachment has one of the devices or addresses, or this pod has one of the rails.
             ExhaustedError: a rail has no free device.
             JournalError: the record could not be written; nothing is held.
+            Exception: what `build_ports` raised; nothing is held.
         """
-        with self._lock:
-            attachment = build_attachment(choose_devices({**self._map_macvlan_ports(), **self._map_moved_devices()}))
-            self._check_rails(attachment)
-            self._check_addresses(attachment)
-            self._record_held(attachment)
+        with self._reserve_devices(claimant, choose_devices) as chosen:
+            attachment = msgspec.structs.replace(claimant, ports=build_ports(chosen))
+            with self._lock:
+                self._check_rails(attachment)
+                self._check_addresses(attachment)
+                self._record_held(attachment)
             return attachment
+
+    @contextmanager
+    def _reserve_devices(
+        self, claimant: Attachment, choose_devices: Callable[[Mapping[Slot, Attachment]], dict[int, int]]
+    ) -> Iterator[dict[int, int]]:
+        """Choose devices that nobody has or has reserved, and reserve them for the length of the block."""
+        with self._lock:
+            chosen = choose_devices({**self._map_macvlan_ports(), **self._map_moved_devices(), **self._reserved})
+            slots = tuple(chosen.items())
+            self._reserved |= dict.fromkeys(slots, claimant)
+        try:
+            yield chosen
+        finally:
+            with self._lock:
+                for slot in slots:
+                    del self._reserved[slot]
 
     def mark_done(self, key: Key) -> None:
         """Record on the disk that the kernel work of an ADD is finished. Raises JournalError."""
