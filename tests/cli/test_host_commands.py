@@ -1,6 +1,7 @@
 import json
 import socket
 from collections.abc import Iterator
+from errno import EACCES
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from click.testing import CliRunner, Result
 from tests.cli.json_page import check_document
 from tests.host.places import MACS, Host, everything, host, install_netplan
 from trackbed.cli.main import cli
+from trackbed.host.machine import Machine
 from trackbed.host.transaction.files import read_owned
 
 FABRIC = f"""apiVersion: trackbed.dev/v1alpha1
@@ -104,6 +106,23 @@ def test_apply_persists_in_the_format_of_the_machine_and_undo_removes_it(place: 
     assert read_owned(place.machine) == {}
     again = on(place, "apply", fabric, "--undo")
     assert (again.exit_code, "there is nothing to undo" in again.stderr) == (2, True)
+
+
+def test_an_incomplete_undo_says_that_it_can_be_tried_again(
+    place: Host, fabric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse_write(*_: object) -> None:
+        raise OSError(EACCES, "Permission denied")
+
+    assert on(place, "apply", fabric, "--yes").exit_code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Machine, "write_sysctl", refuse_write)
+        done = on(place, "apply", fabric, "--undo")
+    assert (done.exit_code, done.stdout) == (1, "everything else is restored\n")
+    assert "not restored: net/ipv4/conf/eth0/arp_ignore: Permission denied" in done.stderr
+    assert "remove the cause, then `trackbed apply --undo` restores the rest\n" in done.stderr
+    done = on(place, "apply", fabric, "--undo")
+    assert (done.exit_code, done.stdout) == (0, "the state before the last apply is restored\n")
 
 
 def test_a_namespace_alone_gets_no_files(place: Host, fabric: str) -> None:

@@ -227,7 +227,7 @@ def _print_result_and_exit(applied: ApplyResult, node: NodePlan, output_format: 
 
 
 def _undo_last_apply(machine: Machine) -> None:
-    from trackbed.host.transaction.apply import NothingToUndoError, undo
+    from trackbed.host.transaction.apply import UNDO_AGAIN, NothingToUndoError, undo
     from trackbed.host.transaction.record import find_folder
     from trackbed.kernel.netlink.codec import NetlinkError
 
@@ -240,6 +240,8 @@ def _undo_last_apply(machine: Machine) -> None:
     for problem in problems:
         click.echo(f"not restored: {problem}", err=True)
     click.echo("the state before the last apply is restored" if not problems else "everything else is restored")
+    if problems:
+        click.echo(UNDO_AGAIN, err=True)
     raise SystemExit(1 if problems else 0)
 
 

@@ -41,6 +41,7 @@ from trackbed.host.network_manager import ManagerError
 from trackbed.host.runner import ProgramResult
 from trackbed.host.steps import iter_settings
 from trackbed.host.transaction.apply import (
+    UNDO_AGAIN,
     ApplyOptions,
     BusyError,
     HostError,
@@ -97,7 +98,8 @@ def _undo_last_apply(machine: Machine) -> dict[str, Any]:
     except NothingToUndoError as error:
         return {"outcome": "undone", "message": str(error)}
     if failures:
-        return {"outcome": "failed", "message": f"not restored: {'; '.join(failures)}; everything else is restored"}
+        message = f"not restored: {'; '.join(failures)}; everything else is restored; {UNDO_AGAIN}"
+        return {"outcome": "failed", "message": message}
     return {"outcome": "undone", "message": "the state before the last apply is restored"}
 
 
@@ -109,7 +111,8 @@ def _diff_or_apply(machine: Machine, node: NodePlan, request: dict[str, Any]) ->
     only = None if repairs is None else frozenset((step, subject) for step, subject in repairs)
     options = ApplyOptions(files is None, request.get("removals"), only)
     applied = apply(machine, iter_settings(node), find_folder(machine), files, options)
-    counts = {"applied": len(applied.changes), "files": [change.path for change in applied.files], "warnings": warnings}
+    paths = [change.path for change in applied.files]
+    counts = {"applied": len(applied.changes), "files": paths, "warnings": warnings}
     outcome = "applied" if applied.changes or applied.files else "same"
     if any(not change.reboot for change in applied.remaining.changes):
         outcome = "left"

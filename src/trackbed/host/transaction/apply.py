@@ -6,15 +6,16 @@
                             │ failure
                             └──> restore from the record, raise ApplyError
 
-If an apply is killed, its record remains: the next apply continues from
-the present state, and undo restores the state before the killed apply.
+If an apply is killed, or a restoration is incomplete, the unfinished record remains whole: the next apply continues
+from the present state, and undo restores the state before. Undo is idempotent, and deletes the record only after
+everything was restored.
 """
 
 from __future__ import annotations
 
 import fcntl
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +36,12 @@ from trackbed.host.transaction.perform import OperationError
 from trackbed.host.transaction.rounds import apply_rounds
 from trackbed.host.transaction.undo import restore
 from trackbed.kernel.netlink.codec import NetlinkError
+
+UNDO_AGAIN = "the record is kept: remove the cause, then `trackbed apply --undo` restores the rest"
+"""What to do after an undo, or the restoration of a failed apply, that was incomplete."""
+_REPAIR_AGAIN = "the next repair tries again, and `trackbed apply` sets everything"
+_REPAIR_FOLDER = "repair"
+"""Folder of the record of a repair, below that of the record of the apply."""
 
 FILES = "files"
 """The step of the network's files in `ApplyOptions.repairs`."""
@@ -100,8 +107,9 @@ def apply(
     with _hold_lock(folder):
         comparator = _Comparator(machine, tuple(settings), options)
         if options.repairs is not None:
-            return _repair_settings(comparator, folder / "repair", files)
+            return _repair_settings(comparator, folder / _REPAIR_FOLDER, files)
         applied = _apply_settings(comparator, folder, files)
+        records.delete_record(folder / _REPAIR_FOLDER)
         names = frozenset(setting.netdev for setting in settings if isinstance(setting.want, name.Want))
         carriers.save_counts(machine, names, folder)
         return applied
@@ -186,10 +194,12 @@ def _apply_settings(comparator: _Comparator, folder: Path, files: Mapping[str, s
             _write_network_file(machine, change)
     except (Exception, KeyboardInterrupt) as error:  # after any error the machine must be restored
         failures = restore(machine, record)
-        records.delete_record(folder)
+        if not failures:
+            _restore_record(folder, earlier)
         if not isinstance(error, (OperationError, NetlinkError, OSError)):
             raise
-        outcome = f"put back, except: {'; '.join(failures)}" if failures else "everything was put back"
+        again = _REPAIR_AGAIN if comparator.options.repairs is not None else UNDO_AGAIN
+        outcome = f"put back, except: {'; '.join(failures)}; {again}" if failures else "everything was put back"
         raise ApplyError(f"{error}; {outcome}") from error
     if not done and not rewritten and earlier is not None and earlier.finished:
         records.save_record(folder, earlier)  # a driver refused everything: undo still means the apply before
@@ -197,18 +207,43 @@ def _apply_settings(comparator: _Comparator, folder: Path, files: Mapping[str, s
     return ApplyResult(done, rewritten, left)
 
 
+def _restore_record(folder: Path, earlier: records.Record | None) -> None:
+    """Let undo mean the apply before the failed one, of which everything was put back.
+
+    The record of a killed apply was restored with that of the failed one. On a full disk the present record is kept:
+    its undo changes nothing.
+    """
+    if earlier is None or not earlier.finished:
+        records.delete_record(folder)
+        return
+    with suppress(OSError):
+        records.save_record(folder, earlier)
+
+
 def undo(machine: Machine, folder: Path) -> tuple[str, ...]:
     """Restore the machine to its state before the last apply; return what could not be restored.
 
-    Raises NothingToUndoError without a record.
+    The record is deleted only if everything was restored. Raises NothingToUndoError without a record.
     """
     with _hold_lock(folder):
         record = records.load_record(folder)
         if record is None:
             raise NothingToUndoError(f"there is nothing to undo: {folder / records.FILE} is not there")
+        _mark_record_unfinished(folder, record)
         failures = restore(machine, record)
-        records.delete_record(folder)
+        if not failures:
+            records.delete_record(folder)
+            records.delete_record(folder / _REPAIR_FOLDER)
         return failures
+
+
+def _mark_record_unfinished(folder: Path, record: records.Record) -> None:
+    """Let an apply after a killed or incomplete undo extend the record instead of replacing it.
+
+    This is best effort: a full disk must not prevent an undo.
+    """
+    with suppress(OSError):
+        records.save_record(folder, record._replace(finished=False))
 
 
 def _save_or_extend_record(machine: Machine, record: records.Record, folder: Path) -> records.Record:
