@@ -211,6 +211,8 @@ def _apply_plan(machine: Machine, node: NodePlan, files: dict[str, str] | None, 
 
 
 def _print_result_and_exit(applied: ApplyResult, node: NodePlan, output_format: str) -> None:
+    for warning in applied.warnings:
+        click.echo(f"warning: {warning}", err=True)
     if output_format == "json":
         paths = [change.path for change in applied.files]
         emit_json({"applied": len(applied.changes), "files": paths} | build_document(applied.remaining, node.name))

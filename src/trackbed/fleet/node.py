@@ -112,7 +112,7 @@ def _diff_or_apply(machine: Machine, node: NodePlan, request: dict[str, Any]) ->
     options = ApplyOptions(files is None, request.get("removals"), only)
     applied = apply(machine, iter_settings(node), find_folder(machine), files, options)
     paths = [change.path for change in applied.files]
-    counts = {"applied": len(applied.changes), "files": paths, "warnings": warnings}
+    counts = {"applied": len(applied.changes), "files": paths, "warnings": [*warnings, *applied.warnings]}
     outcome = "applied" if applied.changes or applied.files else "same"
     if any(not change.reboot for change in applied.remaining.changes):
         outcome = "left"

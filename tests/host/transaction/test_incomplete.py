@@ -178,3 +178,18 @@ def test_a_repair_that_was_not_put_back_entirely_names_the_next_repair(place: Ho
     assert load_record(place.records / "repair") is not None
     apply(place.machine, iter_settings(node), place.records)
     assert load_record(place.records / "repair") is None
+
+
+def test_carrier_counts_that_cannot_be_saved_are_a_warning(
+    place: Host, node: NodePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill_disk(*_: object) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("trackbed.host.transaction.carriers.replace", fill_disk)
+    applied = apply(place.machine, iter_settings(node), place.records)
+    (warning,) = applied.warnings
+    assert "carriers.json ([Errno 28] No space left on device)" in warning
+    assert "everything is applied" in warning
+    assert applied.changes
+    assert place.differs(node) == []

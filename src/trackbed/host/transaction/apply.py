@@ -85,11 +85,15 @@ DEFAULT_OPTIONS = ApplyOptions()
 
 
 class ApplyResult(NamedTuple):
-    """The changes that were made, the files that were written, and the differences that only the user can resolve."""
+    """The changes that were made, the files that were written, and the differences that only the user can resolve.
+
+    `warnings` tells what failed after the changes were made.
+    """
 
     changes: tuple[Change, ...]
     files: tuple[FileChange, ...]
     remaining: Comparison
+    warnings: tuple[str, ...] = ()
 
 
 def apply(
@@ -111,8 +115,18 @@ def apply(
         applied = _apply_settings(comparator, folder, files)
         records.delete_record(folder / _REPAIR_FOLDER)
         names = frozenset(setting.netdev for setting in settings if isinstance(setting.want, name.Want))
+        return applied._replace(warnings=tuple(_save_carrier_counts(machine, names, folder)))
+
+
+def _save_carrier_counts(machine: Machine, names: frozenset[str], folder: Path) -> Iterator[str]:
+    """Save the carrier counts; yield why they could not be saved."""
+    try:
         carriers.save_counts(machine, names, folder)
-        return applied
+    except (OSError, NetlinkError) as error:
+        yield (
+            f"the carrier counts of the ports could not be saved in {folder / carriers.FILE} ({error}), so"
+            " `trackbed doctor` may report flaps wrongly until the next apply; everything is applied"
+        )
 
 
 def _repair_settings(comparator: _Comparator, folder: Path, files: Mapping[str, str] | None) -> ApplyResult:
