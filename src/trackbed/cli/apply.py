@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import socket
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from trackbed.cli.cluster import apply_cluster
+from trackbed.cli.confirmed_apply import Target, apply_shown, confirm_changes, show_differences
 from trackbed.cli.fleet import order_options, reach_options
 from trackbed.cli.groups import CommandGroup
-from trackbed.cli.machine import (
-    build_document,
-    compare_machine,
-    machine_options,
-    print_comparison,
-    print_reboot_note,
-    warn_of_refusal,
-)
+from trackbed.cli.machine import build_document, machine_options, print_reboot_note
 from trackbed.cli.old_forms import refuse_option
 from trackbed.cli.options import emit_json, fail, find_node, node_option, output_option, plan_option, read_plan, refuse
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trackbed.cli.machine import Assessment
     from trackbed.fabric.plan.plan import NodePlan, Plan
     from trackbed.host.machine import Machine
     from trackbed.host.transaction.apply import ApplyResult
@@ -72,9 +64,11 @@ def command(
 ) -> None:
     """Apply the plan to this host, or to many hosts; each is changed completely or not at all.
 
-    Shows the differences first. The previous state is recorded; a failure, and later --undo, restores it. Exits with 1
-    when a difference remains that needs manual work. Exits with 2, with nothing changed, when the host lacks planned
-    ports or would lose more than a third of its addresses, routes, rules and VFs; see --removals.
+    Shows the differences and makes only those. If the host changes before they are made, the new ones are shown and
+    confirmed; --yes goes on only where nothing is new, and else exits with 1, with nothing changed. With --nodes,
+    nothing is shown first. The previous state is recorded; a failure, and later --undo, restores it. Exits with 1 when
+    a difference remains that needs manual work. Exits with 2, with nothing changed, when the host lacks planned ports
+    or would lose more than a third of its addresses, routes, rules and VFs; see --removals.
 
     \b
     Examples:
@@ -105,14 +99,14 @@ def command(
     node = find_node(plan, node_name)
     _check_host_name(machine, plan, node, removals)
     files = _render_files(machine, node, persist)
-    judged, differs = _preview_changes(machine, node, files, removals)
-    _print_assessment(judged, node, output_format, dry_run=dry_run)
-    if dry_run or not differs:
+    target = Target(machine, node, files, removals, output_format)
+    preview = show_differences(target, dry_run=dry_run)
+    if dry_run or preview.is_empty:
         if output_format == "json" and not dry_run:
             emit_json({"applied": 0, "files": []} | build_document(Comparison((), ()), node.name))
-        raise SystemExit(1 if dry_run and differs else 0)
-    _confirm_changes(yes=yes)
-    _print_result_and_exit(_apply_plan(machine, node, files, removals), node, output_format)
+        raise SystemExit(1 if dry_run and not preview.is_empty else 0)
+    confirm_changes(yes=yes)
+    _print_result_and_exit(apply_shown(target, preview, yes=yes), node, output_format)
 
 
 def _apply_to_fleet(fabric_file: str, output_format: str, options: dict[str, Any], *, dry_run: bool, yes: bool) -> None:
@@ -121,7 +115,7 @@ def _apply_to_fleet(fabric_file: str, output_format: str, options: dict[str, Any
     if dry_run:
         reach = ("nodes", "fanout", "seconds", "user", "ssh_config", "persist")
         fleet.diff_hosts(fabric_file, output_format, **{name: options[name] for name in reach})
-    _confirm_changes(yes=yes)
+    confirm_changes(yes=yes)
     fleet.apply_to_hosts(fabric_file, output_format, **options)
 
 
@@ -158,56 +152,6 @@ def _check_host_name(machine: Machine, plan: Plan, node: NodePlan, removals: int
             f"this host is {hostname}, another node of fabric {plan.common.fabric!r} than {node.name}; nothing was"
             " changed. Leave out --node, or confirm the number of removals that diff shows with --removals"
         )
-
-
-def _preview_changes(
-    machine: Machine, node: NodePlan, files: dict[str, str] | None, removals: int | None
-) -> tuple[Assessment, bool]:
-    """Print the files to be written; return the differences, and whether there are any."""
-    from trackbed.host.transaction.files import list_differences
-
-    judged = compare_machine(machine, node, with_files=files is not None, removals=removals)
-    try:
-        rewritten = list_differences(machine, files) if files is not None else ()
-    except OSError as error:
-        refuse(f"cannot read the state of this machine: {error}")
-    for change in rewritten:
-        click.echo(f"{'delete' if change.want is None else 'write'} {change.path}", err=True)
-    return judged, bool(judged.comparison.changes or rewritten)
-
-
-def _print_assessment(judged: Assessment, node: NodePlan, output_format: str, *, dry_run: bool) -> None:
-    """Print the differences; end the command with status 2 if the plan is refused, but warn only in a dry run."""
-    if output_format != "json" or dry_run:
-        print_comparison(judged, output_format, node.name)
-    if dry_run:
-        warn_of_refusal(judged)
-    elif judged.misfit:
-        refuse(f"{node.name}: {judged.misfit}; nothing was changed")
-
-
-def _confirm_changes(*, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        refuse("standard input is no terminal to confirm on; add --yes to apply, or --dry-run to look only")
-    if not click.confirm("Apply these changes?"):
-        refuse("nothing was changed")
-
-
-def _apply_plan(machine: Machine, node: NodePlan, files: dict[str, str] | None, removals: int | None) -> ApplyResult:
-    from trackbed.host.steps import iter_settings
-    from trackbed.host.transaction.apply import ApplyOptions, HostError, MisfitError, apply
-    from trackbed.host.transaction.record import find_folder
-    from trackbed.kernel.netlink.codec import NetlinkError
-
-    try:
-        options = ApplyOptions(until_reboot=files is None, removals=removals)
-        return apply(machine, iter_settings(node), find_folder(machine), files, options)
-    except MisfitError as error:
-        refuse(f"{node.name}: {error}")
-    except (HostError, OSError, ValueError, NetlinkError) as error:
-        fail(f"{node.name}: {error}")
 
 
 def _print_result_and_exit(applied: ApplyResult, node: NodePlan, output_format: str) -> None:

@@ -33,6 +33,7 @@ from trackbed.host.transaction.compare import compare_view, exclude_boot_changes
 from trackbed.host.transaction.files import FileChange
 from trackbed.host.transaction.fit import explain_refusal, measure_fit
 from trackbed.host.transaction.perform import OperationError
+from trackbed.host.transaction.preview import Preview, build_preview
 from trackbed.host.transaction.rounds import apply_rounds
 from trackbed.host.transaction.undo import restore
 from trackbed.kernel.netlink.codec import NetlinkError
@@ -63,6 +64,10 @@ class MisfitError(HostError):
     """The plan would remove too many entries, or not the number that the user confirmed; nothing was changed."""
 
 
+class StalePreviewError(HostError):
+    """The machine differs from its plan in another way than was shown; nothing was changed."""
+
+
 class NothingToUndoError(HostError):
     """No record of an apply exists."""
 
@@ -79,6 +84,8 @@ class ApplyOptions(NamedTuple):
 
     The record of the apply before is kept for `undo`: a repair brings back what that apply has made.
     """
+    preview: Preview | None = None
+    """What the user has confirmed: nothing is changed if anything else differs. None: nothing was shown."""
 
 
 DEFAULT_OPTIONS = ApplyOptions()
@@ -197,6 +204,7 @@ def _apply_settings(comparator: _Comparator, folder: Path, files: Mapping[str, s
     if misfit := explain_refusal(measure_fit(view, comparison), comparator.options.removals):
         raise MisfitError(f"{misfit}; nothing was changed")
     rewritten = comparator.list_files(files)
+    _check_preview(comparator.options.preview, comparison, rewritten)
     if not rewritten and not any(change.operations for change in comparison.changes):
         _mark_record_finished(folder)
         return ApplyResult((), (), comparison)
@@ -219,6 +227,12 @@ def _apply_settings(comparator: _Comparator, folder: Path, files: Mapping[str, s
         records.save_record(folder, earlier)  # a driver refused everything: undo still means the apply before
     _mark_record_finished(folder)
     return ApplyResult(done, rewritten, left)
+
+
+def _check_preview(shown: Preview | None, comparison: Comparison, files: Sequence[FileChange]) -> None:
+    """Raise StalePreviewError if the machine differs in another way than was shown."""
+    if shown is not None and build_preview(comparison, files) != shown:
+        raise StalePreviewError("the host has changed since its differences were shown")
 
 
 def _restore_record(folder: Path, earlier: records.Record | None) -> None:
