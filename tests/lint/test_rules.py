@@ -105,3 +105,32 @@ def test_each_part_of_the_json_inside_may_be_anything(rule: Rule) -> None:
                     _put(parsed, inner, deepcopy(junk))
                     _put(changed[number], place, json.dumps(parsed))
                     assert isinstance(_lint(yaml.dump_all(changed, Dumper=yaml.CSafeDumper), rule), tuple)
+
+
+MULTUS_CONFIG = """apiVersion: spiderpool.spidernet.io/v2beta1
+kind: SpiderMultusConfig
+metadata:
+  name: rail0
+  annotations:
+    a: b
+spec:
+  cniType: {kind}
+  {block}:
+    {field}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "block", "field", "expected"),
+    [
+        ("macvlan", "sriov", "resourceName: a/b", {("cni-type-block", 9, 3), ("cni-type-block", 7, 1)}),
+        ("macvlan", "macvlan", "master: [ens1f0, ens1f1]", {("bond-missing", 10, 5)}),
+    ],
+)
+def test_what_may_not_be_set_is_pointed_at_by_its_key(
+    kind: str, block: str, field: str, expected: set[tuple[str, int, int]]
+) -> None:
+    text = MULTUS_CONFIG.format(kind=kind, block=block, field=field)
+    documents, early = parse_manifests(text.encode(), "m.yaml")
+    problems = lint(index_documents(documents, None), None, early)
+    assert {(problem.rule, problem.line, problem.column) for problem in problems} == expected
