@@ -183,7 +183,12 @@ def test_diff_counts_and_marks_removals_and_apply_takes_their_number(place: Host
 
 
 def test_apply_refuses_the_plan_of_another_node_by_the_host_name(fabric: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse_contact(*_: object) -> None:
+        raise AssertionError
+
     monkeypatch.setattr(socket, "gethostname", lambda: "gpu-0.site")
+    for contact in ("open_socket", "freeze", "read", "write_sysctl", "write_attribute"):
+        monkeypatch.setattr(Machine, contact, refuse_contact)
     refused = run("apply", "-f", fabric, "--node", "gpu-1", "--yes")
     assert refused.exit_code == 2
     assert "this host is gpu-0, another node of fabric 'train' than gpu-1; nothing was changed" in refused.stderr

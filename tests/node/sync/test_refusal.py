@@ -103,16 +103,23 @@ def scene(kubeconfig: str, place: Host, act: Callable[[Client], Awaitable[None]]
     asyncio.run(run())
 
 
-def test_a_fabric_of_other_ports_is_refused_and_the_network_stays_byte_for_byte(kubeconfig: str, place: Host) -> None:
+def test_a_fabric_of_other_ports_is_refused_before_any_drain_and_the_network_stays_byte_for_byte(
+    kubeconfig: str, place: Host
+) -> None:
     async def act(live: Client) -> None:
         await apply_fabric(live, MACS)
         await stage(live, "Sound")
         before = show_network(place)
         assert "rail1" in before
+        undisturbed = await live.get(f"{NODES}/{NAME}", dict[str, Any])
+        assert not undisturbed["spec"].get("unschedulable")
         await apply_fabric(live, OTHER_PORTS)
         message = await stage(live, "Held")
         assert message.startswith("the plan does not fit it: this host has none of the 2 planned ports (here: ")
         assert show_network(place) == before
+        # A drain begins by a cordon, and each write of the node would give it another resourceVersion.
+        assert await live.get(f"{NODES}/{NAME}", dict[str, Any]) == undisturbed
+        assert "mayChange" not in (await live.get(f"{RAILNODES}/{NAME}", dict[str, Any]))["spec"]
         await apply_fabric(live, MACS)
         await stage(live, "Sound")
         assert show_network(place) == before
