@@ -14,6 +14,7 @@ from trackbed_lab.kubernetes.blocking import connect
 
 from tests.host.places import MACS, Host, host
 from tests.kinds import installed
+from tests.waiting import wait_for
 from trackbed.cluster.api import client as kube
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.needs("root", "ip")
 
 NAME = os.uname().nodename.partition(".")[0].lower()
 """A plan is for the host of its name."""
-NAMESPACE, SECONDS = "trackbed-system", 60.0
+NAMESPACE = "trackbed-system"
 OTHER_PORTS = ("enp1s0f0np0", "enp1s0f1np1")
 NETWORK = "ip -d addr; ip rule; ip -6 rule; ip route show table all; ip -6 route show table all"
 
@@ -67,18 +68,17 @@ async def apply_fabric(live: Client, ports: tuple[str, ...]) -> None:
 
 async def stage(live: Client, reason: str) -> str:
     """The message of a node's stage, once it is there."""
-    conditions: list[dict[str, Any]] = []
-    try:
-        async with asyncio.timeout(SECONDS):
-            while True:
-                rail_node = await live.find(f"{RAILNODES}/{NAME}", dict[str, Any])
-                conditions = (rail_node or {}).get("status", {}).get("conditions", [])
-                condition = next((entry for entry in conditions if entry["type"] == "Rolled"), {})
-                if condition.get("reason") == reason:
-                    return str(condition.get("message", ""))
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        pytest.fail(f"{NAME} is not {reason}: {conditions}")
+    rolled: dict[str, Any] = {}
+
+    async def is_at_stage() -> bool:
+        nonlocal rolled
+        rail_node = await live.find(f"{RAILNODES}/{NAME}", dict[str, Any])
+        conditions = (rail_node or {}).get("status", {}).get("conditions", [])
+        rolled = next((entry for entry in conditions if entry["type"] == "Rolled"), {})
+        return rolled.get("reason") == reason
+
+    await wait_for(is_at_stage, lambda: f"{NAME} is {reason}: {rolled}")
+    return str(rolled.get("message", ""))
 
 
 def scene(kubeconfig: str, place: Host, act: Callable[[Client], Awaitable[None]]) -> None:
