@@ -7,10 +7,10 @@ import click
 import pytest
 
 from tests.cli.test_host_commands import FABRIC, on
-from tests.host.places import Host, everything, host
+from tests.host.places import Host, host
 from trackbed.cli import confirmed_apply
 from trackbed.host.transaction.record import load_record
-from trackbed.kernel.netlink.links import build_set_link
+from trackbed.kernel.netlink.links import build_set_link, list_links
 
 CHANGED = "gpu-1: the host has changed since its differences were shown; it differs now as follows:"
 ARP_IGNORE, MTU = "net/ipv4/conf/rail0/arp_ignore", 1500
@@ -37,7 +37,8 @@ def shrink_mtu(place: Host) -> None:
 
 
 def read_mtu(place: Host) -> int:
-    return next(int(link[2]) for link in everything(place.machine)["links"] if link[1] == "rail1")  # type: ignore[index]
+    with place.machine.open_socket() as sock:
+        return next(link.mtu for link in list_links(sock) if link.name == "rail1")
 
 
 def react(monkeypatch: pytest.MonkeyPatch, *reactions: Callable[[], object]) -> list[str]:
