@@ -49,7 +49,6 @@ def build_sound_view(node: NodePlan) -> NodeView:
         sysctls=_build_sysctls(node),
         unpersisted_files=(),
         baseline={port.netdev: (2, 1) for port in node.ports},
-        peers=(),
         probes={port.rail: _build_results(port) for port in node.ports},
         chains=(),
         switches={port.leaf: frozenset(address.gateway for address in port.addresses) for port in node.ports},

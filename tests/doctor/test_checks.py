@@ -85,16 +85,6 @@ def change_probes(**changes: Any) -> Callable[[NodeView], NodeView]:
     return lambda view: replace(view, probes={**view.probes, 1: replace(view.probes[1], **changes)})
 
 
-def add_peer(address: Address | None = None, mac: str = "") -> Callable[[NodeView], NodeView]:
-    def change(view: NodeView) -> NodeView:
-        other = build_sound_view(PLAN.nodes[1])
-        links = tuple(link._replace(mac=mac) if mac and link.index == INDEX else link for link in other.state.links)
-        held = (*other.state.addresses, address) if address else other.state.addresses
-        return replace(view, peers=(replace(other, state=replace(other.state, links=links, addresses=held)),))
-
-    return change
-
-
 def add_state(*links_and_more: object) -> Callable[[NodeView], NodeView]:
     """Add interfaces, addresses and routes of other programs."""
 
@@ -123,13 +113,11 @@ RAIL0 = NODE.ports[0].addresses[0]
 FOREIGN = 10 << 24 | 99 << 16 | 1
 
 FAULTS: dict[str, Callable[[NodeView], NodeView]] = {
-    "vfs-mac-duplicate": add_peer(mac=PORT.mac or ""),
     "names-rename-conflict": change_link(name="rename7"),
     "addr-link-admin-down": change_link(flags=0, carrier=False),
     "addr-no-carrier": change_link(carrier=False),
     "addr-missing": change_v4_addresses(lambda _: None),
     "addr-prefix-length-wrong": change_v4_addresses(lambda address: replace(address, prefix=24)),
-    "addr-duplicate-on-rail": add_peer(Address(11, socket.AF_INET, OWN.address, 32)),
     "addr-same-on-two-local-ports": change_addresses(keep, Address(10, socket.AF_INET, OWN.address, 32)),
     "addr-docker0-overlap": add_state(
         build_link(50, "docker0", "x"), Address(50, socket.AF_INET, (10 << 24) + 5 * 256 + 1, 24)

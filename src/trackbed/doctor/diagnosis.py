@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from trackbed.doctor.across.excerpt import excerpt_node
+from trackbed.doctor.across.judgement import judge_nodes
 from trackbed.doctor.catalogue import load_catalogue
 from trackbed.doctor.checks import run_checks
 from trackbed.doctor.finding import BROKEN, Finding
@@ -40,10 +42,26 @@ class Diagnosis(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def diagnose_nodes(views: Iterable[NodeView]) -> Diagnosis:
-    """Run all checks on the view of each node."""
+    """Run all checks on the view of each node, and the checks between the nodes; the findings of these come first."""
     views = tuple(views)
-    findings = [finding for view in views for finding in _mark_consequences(sort_findings(run_checks(view)))]
+    nodes = {view.node.name: view.node for view in views}
+    between = judge_nodes([excerpt_node(view) for view in views], nodes)
+    findings = [*between, *(finding for view in views for finding in _diagnose_node(view, between))]
     return Diagnosis(tuple(findings), select_finding_to_fix(findings), _list_left_out(findings, views))
+
+
+def _diagnose_node(view: NodeView, between: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the findings of a node; those that follow a failure between nodes name it, and none repeats it."""
+    ends = [(finding, end) for finding in between for end in finding.ends if end.node == view.node.name]
+    known = {(finding.id, end.rail) for finding, end in ends}
+    failures = [
+        msgspec.structs.replace(finding, node=end.node, rail=end.rail)
+        for finding, end in ends
+        if finding.verdict == "fail"
+    ]
+    findings = [finding for finding in run_checks(view) if (finding.id, finding.rail) not in known]
+    ordered = _mark_consequences(sort_findings([*failures, *findings]))
+    yield from (finding for finding in ordered if not finding.ends)
 
 
 def _list_left_out(findings: Iterable[Finding], views: Iterable[NodeView]) -> tuple[LeftOut, ...]:
@@ -63,13 +81,25 @@ _SHARED = "a container or network namespace shares its host, so the host's files
 _ABSENT = "nothing that they check is here"
 
 
+_SEVERAL = 2
+"""Ends of a fault between nodes; one that a single node shows is as one of its own."""
+
+
 def select_finding_to_fix(findings: Iterable[Finding]) -> Finding | None:
-    """Return the finding to fix first: the earliest failure, or without failures the earliest warning."""
+    """Return the finding to fix first: the earliest failure, or without failures the earliest warning.
+
+    A fault between nodes comes before those of one node.
+    """
     order = _map_fault_positions()
     broken = [finding for finding in findings if finding.verdict in BROKEN]
     return min(
         broken,
-        key=lambda finding: (finding.because is not None, finding.verdict != "fail", order.get(finding.id, -1)),
+        key=lambda finding: (
+            finding.because is not None,
+            finding.verdict != "fail",
+            len(finding.ends) < _SEVERAL,
+            order.get(finding.id, -1),
+        ),
         default=None,
     )
 

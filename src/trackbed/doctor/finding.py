@@ -13,6 +13,16 @@ import msgspec
 Verdict = Literal["pass", "warn", "fail", "unknown"]
 
 
+class FaultEnd(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One end of a fault between nodes: a node, or its port on a rail."""
+
+    node: str
+    rail: int | None = None
+
+    def __str__(self) -> str:
+        return self.node if self.rail is None else f"{self.node} rail {self.rail}"
+
+
 class Finding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The outcome of one check on a node, or on a rail of the node.
 
@@ -34,6 +44,8 @@ class Finding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     rail: int | None = None
     because: str | None = None
     """Id of an earlier finding on this rail that explains this one, or that prevented the check."""
+    ends: tuple[FaultEnd, ...] = ()
+    """All ends of a fault between nodes, the first being that of `node` and `rail`; empty for a fault of one node."""
 
 
 BROKEN: frozenset[Verdict] = frozenset({"warn", "fail"})

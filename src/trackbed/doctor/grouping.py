@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from trackbed.doctor.evidence import summarize_items
 from trackbed.doctor.finding import Finding
 
 
@@ -22,9 +23,11 @@ class FindingGroup(NamedTuple):
 
 def group_findings(findings: Sequence[Finding]) -> tuple[FindingGroup, ...]:
     """Group findings of one kind on several rails of a node; every other finding is a group of its own."""
-    groups: dict[tuple[str, str | None, str, str | None], list[Finding]] = {}
+    groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
-        groups.setdefault((finding.id, finding.node, finding.verdict, finding.because), []).append(finding)
+        groups.setdefault((finding.id, finding.node, finding.verdict, finding.because, finding.ends), []).append(
+            finding
+        )
     return tuple(_merge_findings(group) for group in groups.values())
 
 
@@ -34,6 +37,8 @@ def _merge_findings(group: list[Finding]) -> FindingGroup:
     rails = sorted({finding.rail for finding in group if finding.rail is not None})
     rail_list = f"rail{'s' if len(rails) > 1 else ''} {_format_numbers(rails)}" if rails else ""
     where = ", ".join(part for part in (first.node or "", rail_list) if part)
+    if len(first.ends) > 1:
+        where = summarize_items([str(end) for end in first.ends])
     evidence = first.evidence + (f" (and {len(group) - 1} more)" if len(group) > 1 else "")
     because = first.because or ""
     return FindingGroup(

@@ -1,7 +1,7 @@
 """Inspection of a node: reads its kernel, files, agent and pods, and probes its rails; the result is a NodeView."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ class InspectionTarget:
 
 
 def inspect_node(target: InspectionTarget, plan: Plan, timeouts: ProbeTimeouts) -> NodeView:
-    """Read and probe one node and return its view, without peers; `link_peers` adds them."""
+    """Read and probe one node and return its view."""
     machine, node = target.machine, target.node
     tables_before = read_neighbour_tables(machine)
     state = read_host_state(machine)
@@ -91,11 +91,6 @@ def inspect_node(target: InspectionTarget, plan: Plan, timeouts: ProbeTimeouts) 
         vfs=host_reads.read_vfs(machine, netdevs),
         dcb=host_reads.read_dcb(machine, netdevs),
     )
-
-
-def link_peers(views: list[NodeView]) -> list[NodeView]:
-    """Return copies of the views, each with all others as its peers."""
-    return [replace(view, peers=tuple(other for other in views if other is not view)) for view in views]
 
 
 def _read_agent_status(target: InspectionTarget) -> dict[str, Any]:

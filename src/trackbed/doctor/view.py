@@ -4,7 +4,6 @@
     sysctls           sysctls of the ports
     baseline          carrier counts at the last apply
     rails_in_pods     rails whose port was moved into a pod
-    peers             views of other nodes, if they were collected
     pods              attachments of this node's agent, each with the state of its namespace
     probes            results of probes: gateway, LLDP, peers, full-size packets
     switches          the addresses of the leaves, if they can be queried
@@ -101,7 +100,6 @@ class NodeView:
     rails_in_pods: frozenset[int] = frozenset()
     moved_ports: frozenset[str] = frozenset()
     """Ports that returned from a pod to the host, which interrupted their carrier."""
-    peers: tuple[NodeView, ...] | None = None
     pods: tuple[PodView, ...] = ()
     refusals: tuple[AttachRefusal, ...] = ()
     probes: Mapping[int, ProbeResults] = field(default_factory=dict)

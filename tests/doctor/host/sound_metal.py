@@ -236,6 +236,12 @@ Change = Callable[[Snapshot], Snapshot]
 """A change of the snapshot."""
 
 
+def name_metal_view(name: str) -> NodeView:
+    """Return a view of another node on a server of the same kind."""
+    view = build_metal_view()
+    return replace(view, node=view.node._replace(name=name))
+
+
 def replace_file(path: str, text: str | bytes | None) -> Change:
     """Replace a file's content; None removes the file."""
 

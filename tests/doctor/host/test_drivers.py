@@ -25,6 +25,7 @@ from tests.doctor.host.sound_metal import (
     find_first_fault,
     list_findings,
     list_verdicts,
+    name_metal_view,
     replace_file,
     replace_folder,
     replace_link,
@@ -191,14 +192,13 @@ def test_a_sound_server_passes_every_check() -> None:
 
 def test_a_node_with_another_driver_version_than_its_peers_is_named() -> None:
     inbox = replace_file("/sys/module/mlx5_core/version", None)(build_metal())
-    peers = (build_metal_view(), build_metal_view())
     (version,) = [
         finding
-        for finding in diagnose_nodes([replace(build_metal_view(inbox), peers=peers)]).findings
+        for finding in diagnose_nodes([build_metal_view(inbox), name_metal_view("n1"), name_metal_view("n2")]).findings
         if finding.id == "driver-version-unexpected"
     ]
     assert version.verdict == "warn"
-    assert version.evidence == "mlx5_core of the kernel itself, 2 of 3 nodes: 24.10-1.1.4"
+    assert version.evidence == "mlx5_core of the kernel itself at n0, 24.10-1.1.4 at n1 and 2 of 3 nodes"
 
 
 def test_peer_memory_is_enough_for_the_proprietary_modules() -> None:

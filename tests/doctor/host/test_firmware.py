@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -22,6 +21,7 @@ from tests.doctor.host.sound_metal import (
     find_first_fault,
     list_findings,
     list_verdicts,
+    name_metal_view,
     replace_file,
     replace_link,
     replace_output,
@@ -187,11 +187,13 @@ def test_versions_are_compared_with_other_nodes_too() -> None:
     old = combine(
         *(replace_file(f"{DEVICES}/{nic}/infiniband/rail{n}/fw_ver", "28.36.1010\n") for n, nic in enumerate(NICS))
     )
-    peers = tuple(build_metal_view() for _ in range(2))
-    findings = diagnose_nodes([replace(build_metal_view(old(build_metal())), peers=peers)]).findings
-    mixed = [finding for finding in findings if finding.id == "fw-version-mixed"]
-    assert [finding.verdict for finding in mixed] == ["warn", "warn"]
-    assert mixed[0].evidence == f"{NICS[0]}: 28.36.1010, 4 of 6 ports have 28.39.1002"
+    others = (name_metal_view("n1"), name_metal_view("n2"))
+    findings = diagnose_nodes([build_metal_view(old(build_metal())), *others]).findings
+    (mixed,) = [finding for finding in findings if finding.id == "fw-version-mixed" and finding.verdict == "warn"]
+    assert mixed.evidence == (
+        "firmware of NIC 0x15b3:0x1021 28.36.1010 at n0 rail 0, 28.39.1002 at n1 rail 0 and 4 of 6 ports"
+    )
+    assert [str(end) for end in mixed.ends] == ["n0 rail 0", "n0 rail 1", "n1 rail 0"]
 
 
 def test_registers_that_only_root_may_read_are_unknown() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -16,12 +15,10 @@ from tests.doctor.host.sound_services import (
     MEMORY_STATE,
     PS,
     SWAPS,
-    build_services,
     build_services_view,
     find_first_fault,
     list_findings,
 )
-from tests.doctor.sound import build_sound_view, compute_small_plan
 from trackbed.doctor.view import NodeView
 from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot.snapshot import Snapshot
@@ -33,11 +30,6 @@ DRIVER = "/var/lib/kubelet/plugins/dra.net"
 
 def change_config(old: str, new: str) -> Callable[[NodeView], NodeView]:
     return change_host(files={CONFIG: KUBELET_CONFIG.replace(old, new)})
-
-
-def add_clone(view: NodeView) -> NodeView:
-    other = replace(build_sound_view(compute_small_plan().nodes[1]), host=build_services())
-    return replace(view, peers=(other,))
 
 
 FAULTS: dict[str, tuple[str, Callable[[NodeView], NodeView]]] = {
@@ -60,7 +52,6 @@ FAULTS: dict[str, tuple[str, Callable[[NodeView], NodeView]]] = {
             outputs={("kubelet", "--version"): ProgramResult(0, "Kubernetes v1.31.2\n")},
         ),
     ),
-    "a clone": ("kubelet-duplicate-node-name", add_clone),
     "its address is a rail's": (
         "kubelet-node-address-on-rail",
         change_host(outputs={PS: ProgramResult(0, ARGS.replace("192.0.2.10", "10.0.0.1"))}),

@@ -26,7 +26,8 @@ __all__ = ["kubeconfig"]
 
 def one(verdict: Verdict, rail: int | None = 3, because: str | None = None, **fields: str) -> Finding:
     texts = {"title": "it is there", "evidence": "nothing", "fix": "plug it in", **fields}
-    return Finding("names-netdev-missing", "names", verdict, rail=rail, because=because, **texts)
+    finding = Finding("names-netdev-missing", "names", verdict, "", rail=rail, because=because)
+    return msgspec.structs.replace(finding, **texts)
 
 
 def diagnosis(*findings: Finding) -> Diagnosis:

@@ -23,7 +23,7 @@ from typing import Any
 
 from trackbed.doctor.diagnosis import Diagnosis, diagnose_nodes
 from trackbed.doctor.finding import Finding
-from trackbed.doctor.inspection import InspectionTarget, inspect_node, link_peers, parse_agent_address
+from trackbed.doctor.inspection import InspectionTarget, inspect_node, parse_agent_address
 from trackbed.doctor.probes import ProbeTimeouts
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.model.problems import SpecError
@@ -336,7 +336,7 @@ class Lab:
         targets = [self._build_target(number, node, switches) for number, node in enumerate(self.plan.nodes)]
         with ThreadPoolExecutor(max_workers=_NODES_AT_ONCE) as pool:
             views = list(pool.map(lambda target: inspect_node(target, self.plan, TIMEOUTS), targets))
-        return diagnose_nodes(link_peers(views))
+        return diagnose_nodes(views)
 
     def _lint_fabric(self) -> list[Finding]:
         try:

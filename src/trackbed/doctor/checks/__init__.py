@@ -11,6 +11,7 @@ from importlib import import_module
 from types import ModuleType
 
 from trackbed.doctor import hardware, rdma_devices
+from trackbed.doctor.across import excerpt
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView
 from trackbed.host.snapshot.snapshot import Wanted
@@ -69,7 +70,7 @@ _LOADED = {name: import_module(f"{__name__}.{name}") for name in MODULES}
 READS: Wanted = reduce(
     Wanted.__or__,
     (getattr(module, "READS", Wanted()) for module in _LOADED.values()),
-    hardware.READS | rdma_devices.READS,
+    hardware.READS | rdma_devices.READS | excerpt.READS,
 )
 """Everything that the checks read of a host."""
 

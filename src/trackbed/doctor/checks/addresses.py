@@ -71,7 +71,7 @@ def _format_addresses(addresses: Iterable[Address]) -> str:
 
 
 def _check_duplicates(view: NodeView, port: PortPlan, link: Link, address_plan: AddressPlan) -> Iterator[Finding]:
-    """Check that no other interface of this node and no other node has the address."""
+    """Check that no other interface of this node has the address."""
     netdevs = [
         view.get_link_name(address.index)
         for address in view.state.addresses
@@ -79,16 +79,6 @@ def _check_duplicates(view: NodeView, port: PortPlan, link: Link, address_plan: 
     ]
     evidence = f"{address_plan} also on {', '.join(netdevs)}" if netdevs else ""
     yield build_finding("addr-same-on-two-local-ports", view.node, port, ok=not netdevs, evidence=evidence)
-    if view.peers is None:
-        return
-    holders = [
-        f"{peer.node.name} {peer.get_link_name(address.index)}"
-        for peer in view.peers
-        for address in peer.state.addresses
-        if _is_same_address(address, address_plan)
-    ]
-    evidence = f"{address_plan} also at {', '.join(holders)}" if holders else ""
-    yield build_finding("addr-duplicate-on-rail", view.node, port, ok=not holders, evidence=evidence)
 
 
 def _is_same_address(address: Address, address_plan: AddressPlan) -> bool:

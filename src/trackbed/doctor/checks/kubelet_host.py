@@ -1,4 +1,4 @@
-"""Properties of the host on which kubelet depends: node address, identity, huge pages, plugin sockets, clock."""
+"""Properties of the host on which kubelet depends: node address, huge pages, plugin sockets, clock."""
 
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
@@ -13,7 +13,6 @@ _KUBELET_FOLDER = "/var/lib/kubelet"
 _SOCKET = "kubelet.sock"
 _DRA_SOCKET = "dra.sock"
 """Name of a DRA driver's socket (k8s.io/dynamic-resource-allocation/kubeletplugin)."""
-_IDENTITY = ("/etc/machine-id", "/proc/sys/kernel/hostname")
 _CLOCK = ("timedatectl", "show", "-p", "NTPSynchronized")
 _HUGE_PAGE_NAMES = {1 << 30: ("1048576kB", "1GB"), 2 << 20: ("2048kB", "2MB")}
 """Huge page size in bytes -> its names in sysfs and in the files of the cgroup controller hugetlb."""
@@ -24,7 +23,6 @@ _DRA_VERSION = (1, 34)
 
 READS = Wanted(
     files=(
-        *_IDENTITY,
         *(_PAGE_COUNT.format(name=name) for name, _ in _HUGE_PAGE_NAMES.values()),
         *(_POD_LIMIT.format(name=name) for _, name in _HUGE_PAGE_NAMES.values()),
     ),
@@ -37,9 +35,8 @@ READS = Wanted(
 
 
 def check(view: NodeView, host: Snapshot, kubelet: KubeletInfo) -> Iterator[Finding]:
-    """Check the node's address, identity, huge pages, plugin sockets and clock."""
+    """Check the node's address, huge pages, plugin sockets and clock."""
     yield from check_address(view, kubelet)
-    yield from check_identity(view, host)
     yield from check_hugepages(view, host, kubelet)
     yield from check_plugins(view, host, kubelet)
     clock = host.get_output(*_CLOCK)
@@ -59,19 +56,6 @@ def check_address(view: NodeView, kubelet: KubeletInfo) -> Iterator[Finding]:
         ok = not any(address in rail for address in addresses for rail in rails)
         evidence = f"--node-ip={kubelet.flags['node-ip']}"
         yield build_finding("kubelet-node-address-on-rail", view.node, None, ok=ok, evidence=evidence)
-
-
-def check_identity(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Check that no other node has the same machine id or host name."""
-    others = [peer.host for peer in view.peers or () if peer.host is not None and peer.node.name != view.node.name]
-    if others:
-        shared = [
-            path
-            for path in _IDENTITY
-            if host.read_text(path) and host.read_text(path) in {other.read_text(path) for other in others}
-        ]
-        evidence = f"another node has the same content of {', '.join(shared)}" if shared else ""
-        yield build_finding("kubelet-duplicate-node-name", view.node, None, ok=not shared, evidence=evidence)
 
 
 def check_hugepages(view: NodeView, host: Snapshot, kubelet: KubeletInfo) -> Iterator[Finding]:

@@ -1,7 +1,6 @@
 """Kernel modules of the ports: built for the running kernel, from one driver tree, accepted by Secure Boot, bound."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
@@ -54,7 +53,6 @@ def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     yield from check_trees(view, host)
     yield from check_bindings(view, host)
     yield from check_irdma(view, host)
-    yield from check_driver_version(view, host)
 
 
 def _list_planned_modules(view: NodeView, host: Snapshot) -> list[str]:
@@ -155,27 +153,3 @@ def check_irdma(view: NodeView, host: Snapshot) -> Iterator[Finding]:
         return
     evidence = "irdma is loaded and holds ib_core" if "irdma" in loaded else "irdma is not loaded"
     yield build_finding("driver-irdma-blocks-ofed", view.node, None, ok="irdma" not in loaded, evidence=evidence)
-
-
-def check_driver_version(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Check that mlx5_core has the same version as on most of the inspected nodes."""
-    version = _read_mlx5_version(host)
-    if version is None:
-        return
-    others = [other for peer in view.peers or () if peer.host is not None and (other := _read_mlx5_version(peer.host))]
-    if not others:
-        return
-    counts = Counter([version, *others])
-    common, count = max(counts.items(), key=lambda item: (item[1], item[0]))
-    evidence = f"mlx5_core {version}"
-    evidence += "" if version == common else f", {count} of {counts.total()} nodes: {common}"
-    yield build_finding("driver-version-unexpected", view.node, None, ok=version == common, evidence=evidence)
-
-
-def _read_mlx5_version(host: Snapshot) -> str | None:
-    """Return the version of the loaded mlx5_core; None if it is not loaded."""
-    return (
-        (host.read_text(DRIVER_VERSION) or "of the kernel itself")
-        if "mlx5_core" in (_list_loaded_modules(host) or ())
-        else None
-    )

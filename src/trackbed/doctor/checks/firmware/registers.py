@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from trackbed.doctor.across.excerpt import read_firmware_version
 from trackbed.doctor.catalogue import build_finding
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.hardware import (
@@ -57,24 +58,16 @@ def check_registers(view: NodeView, host: Snapshot, port: PortPlan, pci: str) ->
 
 
 def check_firmware_version(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
-    """Check that the port has the most common firmware version of its NIC model on all inspected nodes."""
-    device_id, version = read_device_id(host, pci), _read_firmware_version(host, pci)
+    """Check that the port has the most common firmware version of its NIC model on this node."""
+    device_id, version = read_device_id(host, pci), read_firmware_version(host, pci)
     if version is None:
         return
-    hosts = [(view, host), *((peer, peer.host) for peer in view.peers or () if peer.host is not None)]
     counts = Counter(
         other
-        for node_view, node_host in hosts
-        for _, function in iter_pci_functions(node_view, node_host)
-        if read_device_id(node_host, function) == device_id and (other := _read_firmware_version(node_host, function))
+        for _, function in iter_pci_functions(view, host)
+        if read_device_id(host, function) == device_id and (other := read_firmware_version(host, function))
     )
     common, count = max(counts.items(), key=lambda item: (item[1], item[0]))
     evidence = f"{pci}: {version}"
     evidence += "" if len(counts) == 1 else f", {count} of {counts.total()} ports have {common}"
     yield build_finding("fw-version-mixed", view.node, port, ok=version == common, evidence=evidence)
-
-
-def _read_firmware_version(host: Snapshot, pci: str) -> str | None:
-    """Return the firmware version of a NIC; None if it has no RDMA device, which reports it."""
-    versions = (host.read_text(path) for path in host.glob(f"{DEVICES}/{pci}/infiniband/*/fw_ver"))
-    return next((version for version in versions if version), None)

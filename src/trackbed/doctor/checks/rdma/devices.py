@@ -6,7 +6,8 @@ from typing import NamedTuple
 from trackbed.doctor.catalogue import build_finding
 from trackbed.doctor.checks.rdma.stack import CLASSES, NODES, RDMA_DRIVERS
 from trackbed.doctor.checks.vfs import owners
-from trackbed.doctor.checks.vfs.functions import get_device_folder, iter_vfs, summarize_items
+from trackbed.doctor.checks.vfs.functions import get_device_folder, iter_vfs
+from trackbed.doctor.evidence import summarize_items
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.rdma_devices import SysfsRdmaDevice, list_rdma_devices
 from trackbed.doctor.view import NodeView

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import build_finding
-from trackbed.doctor.checks.vfs.functions import get_device_folder, summarize_items
+from trackbed.doctor.checks.vfs.functions import get_device_folder
+from trackbed.doctor.evidence import summarize_items
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.rdma_devices import list_rdma_devices
 from trackbed.doctor.view import NodeView

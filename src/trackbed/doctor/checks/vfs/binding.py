@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import build_finding
-from trackbed.doctor.checks.vfs.functions import DEVICE, get_device_folder, iter_vfs, read_vf_count, summarize_items
+from trackbed.doctor.checks.vfs.functions import DEVICE, get_device_folder, iter_vfs, read_vf_count
+from trackbed.doctor.evidence import summarize_items
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.plan.plan import PortPlan

@@ -56,9 +56,3 @@ def iter_vfs(host: Snapshot, netdev: str) -> Iterator[VirtualFunction]:
         yield VirtualFunction(
             index, host.get_target(folder) or "", folder, host.get_target(f"{folder}/driver"), netdevs, rdma
         )
-
-
-def summarize_items(items: list[str], limit: int = 4) -> str:
-    """Join the first `limit` items with commas, followed by the number of omitted ones."""
-    suffix = f" and {len(items) - limit} more" if len(items) > limit else ""
-    return ", ".join(items[:limit]) + suffix

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import build_finding
-from trackbed.doctor.checks.vfs.functions import iter_vfs, summarize_items
+from trackbed.doctor.checks.vfs.functions import iter_vfs
+from trackbed.doctor.evidence import summarize_items
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.plan.plan import CommonPlan, PortPlan

@@ -16,7 +16,8 @@ from typing import Any
 
 from trackbed.doctor.catalogue import build_finding
 from trackbed.doctor.checks.vfs.binding import VFIO
-from trackbed.doctor.checks.vfs.functions import iter_vfs, read_vf_count, summarize_items
+from trackbed.doctor.checks.vfs.functions import iter_vfs, read_vf_count
+from trackbed.doctor.evidence import summarize_items
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.plan.plan import PortPlan

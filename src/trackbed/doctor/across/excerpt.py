@@ -1,0 +1,209 @@
+"""The part of a node that checks between nodes need, taken from its view.
+
+None means not read. An empty value means that the node has none of it, or shares its host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from trackbed.doctor.across.rail_order import RailPosition, identify_hardware, list_rail_positions
+from trackbed.doctor.hardware import DEVICES, iter_pci_functions, read_device_id
+from trackbed.doctor.view import NodeView, get_ip_version
+from trackbed.fabric.model.ranges import BITS, Range, format_address
+from trackbed.fabric.plan.plan import PortPlan
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
+
+_GUIDS = "/sys/class/infiniband/*/node_guid"
+_IDENTITY = ("/proc/sys/kernel/hostname", "/etc/machine-id")
+_FIRMWARE = f"{DEVICES}/{{pci}}/infiniband/*/fw_ver"
+_DRIVER_VERSION = "/sys/module/mlx5_core/version"
+_MODULES = "/sys/module"
+
+READS = Wanted(
+    files=(_GUIDS, *_IDENTITY, _FIRMWARE, _DRIVER_VERSION, f"{DEVICES}/{{pci}}/vendor", f"{DEVICES}/{{pci}}/device"),
+    links=("/sys/class/infiniband/*/device", "/sys/class/net/{netdev}/device"),
+    folders=(_MODULES, "/sys/class/net/{netdev}/device/infiniband"),
+)
+"""Everything that an excerpt has of a host's files."""
+
+
+class PortExcerpt(msgspec.Struct, frozen=True):
+    """A port that is on the host."""
+
+    rail: int
+    netdev: str
+    leaf: str
+    """The planned leaf."""
+    mac: str
+    vf_macs: tuple[tuple[str, int], ...] = ()
+    """MAC address and index of each VF to which the port assigned one."""
+    has_carrier: bool | None = None
+    """None if the port is administratively down."""
+
+
+class HeldAddress(msgspec.Struct, frozen=True):
+    """An address of the rails' ranges on an interface of the node; `rail` is that of the interface, if it has one."""
+
+    text: str
+    netdev: str
+    rail: int | None
+
+
+class PluggedCable(msgspec.Struct, frozen=True):
+    """A port, its planned leaf, and the leaf and its port that LLDP reports."""
+
+    rail: int
+    planned_leaf: str
+    leaf: str
+    leaf_port: str
+
+
+class FirmwareVersion(msgspec.Struct, frozen=True):
+    """The firmware version of a port's NIC; `model` has its PCI vendor and device ids."""
+
+    rail: int
+    model: str
+    version: str
+
+
+class RailOrder(msgspec.Struct, frozen=True):
+    """The order of a node's rails; `hardware` is equal on nodes with the same NICs in the same slots."""
+
+    hardware: str
+    positions: tuple[RailPosition, ...]
+
+
+class NodeExcerpt(msgspec.Struct, frozen=True):
+    """What the checks between nodes need of one node."""
+
+    node: str
+    failure: str = ""
+    """Why nothing was read of the node; empty if something was."""
+    source: str = ""
+    """Where this was read, if two sources may claim one node: the path of an archive."""
+    ports: tuple[PortExcerpt, ...] | None = None
+    addresses: tuple[HeldAddress, ...] | None = None
+    identity: tuple[tuple[str, str], ...] | None = None
+    """Path and content of the files that identify the host."""
+    guids: tuple[tuple[str, str], ...] | None = None
+    """GUID and name of each hardware RDMA device; soft-RoCE derives its GUIDs from MAC addresses."""
+    firmware: tuple[FirmwareVersion, ...] | None = None
+    driver: str | None = None
+    """Version of the loaded mlx5_core; empty if it is not loaded."""
+    rail_order: tuple[RailOrder, ...] | None = None
+    """The order, if the ports are on a PCI bus."""
+    cables: tuple[PluggedCable, ...] | None = None
+    """Ports at which LLDP was heard."""
+
+
+def excerpt_node(view: NodeView, source: str = "") -> NodeExcerpt:
+    """Return the excerpt of a node's view; a view without links is one whose network was not read."""
+    is_network_read = bool(view.state.links)
+    excerpt = NodeExcerpt(
+        view.node.name,
+        source=source,
+        ports=tuple(_iter_ports(view)) if is_network_read else None,
+        addresses=tuple(_iter_addresses(view)) if is_network_read else None,
+        cables=tuple(_iter_cables(view)) if view.probes or not view.state.machine.unseen_reason else None,
+    )
+    if view.host is None:
+        return msgspec.structs.replace(excerpt, identity=(), guids=(), firmware=(), driver="", rail_order=())
+    return msgspec.structs.replace(
+        excerpt,
+        identity=_read_identity(view.host),
+        guids=_read_guids(view.host),
+        firmware=_read_firmware(view, view.host),
+        driver=_read_driver(view.host),
+        rail_order=_read_rail_order(view, view.host),
+    )
+
+
+def _iter_ports(view: NodeView) -> Iterator[PortExcerpt]:
+    for port in view.iter_ports():
+        link = view.find_link(port)
+        if link is not None:
+            carrier = link.carrier if link.is_up else None
+            yield PortExcerpt(port.rail, port.netdev, port.leaf, link.mac, tuple(_iter_vf_macs(view, port)), carrier)
+
+
+def _iter_vf_macs(view: NodeView, port: PortPlan) -> Iterator[tuple[str, int]]:
+    listing = view.vfs.get(port.netdev)
+    for vf in listing.vfs if listing else ():
+        if not is_zero_address(vf.mac):
+            yield vf.mac, vf.index
+
+
+def _iter_addresses(view: NodeView) -> Iterator[HeldAddress]:
+    """Yield the node's global addresses in the rails' ranges; others, such as a bridge's, may be on many nodes."""
+    rails = {port.netdev: port.rail for port in view.node.ports}
+    ranges = view.list_rail_ranges()
+    for address in view.state.addresses:
+        version = get_ip_version(address.family)
+        if address.scope == 0 and any(_is_within(version, address.address, subnet) for subnet in ranges):
+            netdev = view.get_link_name(address.index)
+            yield HeldAddress(format_address(version, address.address), netdev, rails.get(netdev))
+
+
+def _is_within(version: int, address: int, subnet: Range) -> bool:
+    bits = BITS[version] - subnet.prefix
+    return version == subnet.version and address >> bits == subnet.base >> bits
+
+
+def _iter_cables(view: NodeView) -> Iterator[PluggedCable]:
+    for port in view.node.ports:
+        results = view.probes.get(port.rail)
+        if results is not None and results.lldp is not None:
+            leaf = results.lldp.system_name or results.lldp.chassis_id
+            yield PluggedCable(port.rail, port.leaf, leaf, results.lldp.port_id)
+
+
+def _read_identity(host: Snapshot) -> tuple[tuple[str, str], ...] | None:
+    return tuple((path, text) for path in _IDENTITY if (text := host.read_text(path))) or None
+
+
+def _read_guids(host: Snapshot) -> tuple[tuple[str, str], ...] | None:
+    """Return GUID and name of each hardware RDMA device; None if a GUID could not be read."""
+    if any(path.endswith("/node_guid") for path in host.unreadable):
+        return None
+    names = ((path.split("/")[-2], host.read_text(path)) for path in host.glob(_GUIDS))
+    return tuple(
+        (guid, name)
+        for name, guid in names
+        if guid and not is_zero_address(guid) and f"/sys/class/infiniband/{name}/device" in host.links
+    )
+
+
+def _read_firmware(view: NodeView, host: Snapshot) -> tuple[FirmwareVersion, ...] | None:
+    """Return the firmware version of each port that has an RDMA device, which reports it; None if unreadable."""
+    if any(path.endswith("/fw_ver") for path in host.unreadable):
+        return None
+    return tuple(
+        FirmwareVersion(port.rail, ":".join(part or "" for part in read_device_id(host, pci)), version)
+        for port, pci in iter_pci_functions(view, host)
+        if (version := read_firmware_version(host, pci))
+    )
+
+
+def read_firmware_version(host: Snapshot, pci: str) -> str | None:
+    """Return the firmware version of a NIC; None if it has no RDMA device, which reports it."""
+    versions = (host.read_text(path) for path in host.glob(_FIRMWARE.format(pci=pci)))
+    return next((version for version in versions if version), None)
+
+
+def _read_driver(host: Snapshot) -> str | None:
+    if _MODULES not in host.folders:
+        return None
+    return (host.read_text(_DRIVER_VERSION) or "of the kernel itself") if "mlx5_core" in host.folders[_MODULES] else ""
+
+
+def _read_rail_order(view: NodeView, host: Snapshot) -> tuple[RailOrder, ...]:
+    positions = list_rail_positions(view, host)
+    return (RailOrder(identify_hardware(view, host), positions),) if positions else ()
+
+
+def is_zero_address(address: str) -> bool:
+    """Return whether a MAC address or GUID is empty or consists of zeros only."""
+    return not address.strip("0:")
