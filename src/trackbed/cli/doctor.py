@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from trackbed.cli.machine import machine_options
 from trackbed.cli.old_forms import refuse_option
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 
 @click.command("doctor")
+@click.argument(
+    "captures", metavar="[CAPTURE]...", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
 @plan_option
 @node_option
 @machine_options
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
 @click.option("--all", "everything", is_flag=True, help="Show passed checks, too.")
 @output_option("text", "json")
 def command(
+    captures: tuple[Path, ...],
     fabric_file: str,
     node_name: str | None,
     root: Path,
@@ -54,7 +59,8 @@ def command(
     """Check the chain from the PCI device to the pod, and name the first fault.
 
     Reads kernel, files and pods, and probes the rails; changes nothing. With --root on an unpacked archive of
-    `trackbed capture`, only files and recorded program output are checked; the network is unknown. Exits with 0 when
+    `trackbed capture`, only files and recorded program output are checked; the network is unknown. With several
+    CAPTUREs, archives of `trackbed capture --identified`, the nodes are compared with each other. Exits with 0 when
     sound, 1 when something is broken, 3 when something could not be checked.
 
     \b
@@ -62,7 +68,10 @@ def command(
       trackbed doctor -f fabric.yaml
       trackbed doctor -f fabric.yaml --lldp 31 -o json
       trackbed doctor -f fabric.yaml --root gpu-0 --node gpu-0
+      trackbed doctor -f fabric.yaml gpu-0.tar.gz gpu-1.tar.gz
     """
+    if captures:
+        _compare_captures(captures, fabric_file, output_format, everything=everything)
     from functools import partial
 
     from trackbed.cli.findings import print_diagnosis
@@ -85,6 +94,18 @@ def command(
     diagnosis = diagnose_nodes([view])
     print_diagnosis(diagnosis, output_format, everything=everything)
     raise SystemExit(diagnosis.exit_status)
+
+
+def _compare_captures(
+    captures: tuple[Path, ...], fabric_file: str, output_format: str, *, everything: bool
+) -> NoReturn:
+    from trackbed.cli.sites import diagnose_captures, print_site
+
+    context = click.get_current_context()
+    for name, option in (("node_name", "--node"), ("root", "--root"), ("netns", "--netns")):
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            refuse(f"{option} names one machine, and captures name others; leave one of the two out")
+    print_site(diagnose_captures(captures, read_plan(fabric_file)), output_format, everything=everything)
 
 
 def _diagnose_archive(machine: Machine, node: NodePlan, output_format: str, *, everything: bool) -> NoReturn:

@@ -60,8 +60,8 @@ def _print_finding_details(finding: FindingGroup) -> None:
 
 
 def _print_finding(finding: FindingGroup) -> None:
-    evidence = f": {finding.evidence}" if finding.evidence else ""
-    print_styled(f"  {_render_badge(finding.verdict)} {finding.id}  {escape_line(finding.where + evidence)}")
+    text = ": ".join(part for part in (finding.where, finding.evidence) if part)
+    print_styled(f"  {_render_badge(finding.verdict)} {finding.id}  {escape_line(text)}")
 
 
 def _print_summary(diagnosis: Diagnosis, passed: int) -> None:

@@ -26,7 +26,7 @@ def take_snapshot(machine: Machine, node: NodePlan) -> Snapshot | None:
 
 def build_wanted(machine: Machine, node: NodePlan) -> Wanted:
     """Return what host checks need to read, with the names and PCI addresses of the node's ports filled in."""
-    return expand_ports(READS, {port.netdev: port.pci or _find_pci(machine, port.netdev) for port in node.ports})
+    return expand_ports(READS, {port.netdev: port.pci or find_pci(machine, port.netdev) for port in node.ports})
 
 
 def read_vfs(machine: Machine, netdevs: Iterable[str]) -> dict[str, VfListing]:
@@ -49,7 +49,7 @@ def _query_links(machine: Machine, netdevs: Iterable[str], query: Callable[[Sock
     return results
 
 
-def _find_pci(machine: Machine, netdev: str) -> str | None:
+def find_pci(machine: Machine, netdev: str) -> str | None:
     """Return the PCI address of an interface; None if it has none or does not exist."""
     try:
         return machine.locate(f"/sys/class/net/{netdev}/device").readlink().name

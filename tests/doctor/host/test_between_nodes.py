@@ -13,6 +13,7 @@ from tests.doctor.sound import build_sound_view
 from trackbed.doctor.across.excerpt import (
     FirmwareVersion,
     HeldAddress,
+    HeldMac,
     NodeExcerpt,
     PluggedCable,
     PortExcerpt,
@@ -41,7 +42,7 @@ spec:
 """
 PLAN = compute_plan(load_fabric(FABRIC, "site.yaml").fabric, {})
 NODES = {node.name: node for node in PLAN.nodes}
-PARTS = ("ports", "addresses", "identity", "guids", "firmware", "driver", "rail_order", "cables")
+PARTS = ("ports", "macs", "addresses", "identity", "guids", "firmware", "driver", "rail_order", "cables")
 ADDRESSES = {
     (node.name, port.rail): format_address(port.addresses[0].version, port.addresses[0].address)
     for node in PLAN.nodes
@@ -54,16 +55,11 @@ def build_excerpt(node: NodePlan) -> NodeExcerpt:
     number = int(node.name[-1])
     return NodeExcerpt(
         node.name,
-        ports=tuple(
-            PortExcerpt(
-                port.rail,
-                port.netdev,
-                port.leaf,
-                f"02:00:00:00:{number:02}:{port.rail:02}",
-                ((f"02:00:01:00:{number:02}:{port.rail:02}", 0),),
-                has_carrier=True,
-            )
-            for port in node.ports
+        ports=tuple(PortExcerpt(port.rail, port.netdev, port.leaf, has_carrier=True) for port in node.ports),
+        macs=tuple(
+            HeldMac(rail, holder, f"02:00:0{kind}:00:{number:02}:{rail:02}")
+            for rail in range(2)
+            for kind, holder in enumerate((f"rail{rail}", f"rail{rail} VF 0"))
         ),
         addresses=tuple(HeldAddress(ADDRESSES[node.name, port.rail], port.netdev, port.rail) for port in node.ports),
         identity=(("/proc/sys/kernel/hostname", node.name), ("/etc/machine-id", f"{number:032}")),
@@ -143,7 +139,7 @@ FAULTS: dict[str, tuple[str, Callable[[dict[str, NodeExcerpt]], None], list[str]
     ),
     "a MAC twice": (
         "vfs-mac-duplicate",
-        change_ports(["gpu008"], 1, vf_macs=(("02:00:00:00:04:01", 3),)),
+        change_excerpt("gpu008", macs=(HeldMac(1, "rail1 VF 3", "02:00:00:00:04:01"),)),
         ["gpu004 rail 1", "gpu008 rail 1"],
         "02:00:00:00:04:01 is at gpu004 rail1, gpu008 rail1 VF 3",
     ),

@@ -13,7 +13,6 @@ from trackbed.doctor.across.rail_order import RailPosition, identify_hardware, l
 from trackbed.doctor.hardware import DEVICES, iter_pci_functions, read_device_id
 from trackbed.doctor.view import NodeView, get_ip_version
 from trackbed.fabric.model.ranges import BITS, Range, format_address
-from trackbed.fabric.plan.plan import PortPlan
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 _GUIDS = "/sys/class/infiniband/*/node_guid"
@@ -37,11 +36,17 @@ class PortExcerpt(msgspec.Struct, frozen=True):
     netdev: str
     leaf: str
     """The planned leaf."""
-    mac: str
-    vf_macs: tuple[tuple[str, int], ...] = ()
-    """MAC address and index of each VF to which the port assigned one."""
     has_carrier: bool | None = None
     """None if the port is administratively down."""
+
+
+class HeldMac(msgspec.Struct, frozen=True):
+    """The MAC address of a rail's port, or that the port assigned to a VF."""
+
+    rail: int
+    holder: str
+    """The interface, or its VF, such as `rail0 VF 3`."""
+    mac: str
 
 
 class HeldAddress(msgspec.Struct, frozen=True):
@@ -85,6 +90,7 @@ class NodeExcerpt(msgspec.Struct, frozen=True):
     source: str = ""
     """Where this was read, if two sources may claim one node: the path of an archive."""
     ports: tuple[PortExcerpt, ...] | None = None
+    macs: tuple[HeldMac, ...] | None = None
     addresses: tuple[HeldAddress, ...] | None = None
     identity: tuple[tuple[str, str], ...] | None = None
     """Path and content of the files that identify the host."""
@@ -106,6 +112,7 @@ def excerpt_node(view: NodeView, source: str = "") -> NodeExcerpt:
         view.node.name,
         source=source,
         ports=tuple(_iter_ports(view)) if is_network_read else None,
+        macs=tuple(_iter_macs(view)) if is_network_read else None,
         addresses=tuple(_iter_addresses(view)) if is_network_read else None,
         cables=tuple(_iter_cables(view)) if view.probes or not view.state.machine.unseen_reason else None,
     )
@@ -126,14 +133,16 @@ def _iter_ports(view: NodeView) -> Iterator[PortExcerpt]:
         link = view.find_link(port)
         if link is not None:
             carrier = link.carrier if link.is_up else None
-            yield PortExcerpt(port.rail, port.netdev, port.leaf, link.mac, tuple(_iter_vf_macs(view, port)), carrier)
+            yield PortExcerpt(port.rail, port.netdev, port.leaf, carrier)
 
 
-def _iter_vf_macs(view: NodeView, port: PortPlan) -> Iterator[tuple[str, int]]:
-    listing = view.vfs.get(port.netdev)
-    for vf in listing.vfs if listing else ():
-        if not is_zero_address(vf.mac):
-            yield vf.mac, vf.index
+def _iter_macs(view: NodeView) -> Iterator[HeldMac]:
+    """Yield the MAC addresses of the ports and of their VFs; IPoIB without an address, and unset VFs, have none."""
+    for port in view.iter_ports():
+        link, listing = view.find_link(port), view.vfs.get(port.netdev)
+        macs = [(port.netdev, link.mac)] if link is not None else []
+        macs += [(f"{port.netdev} VF {vf.index}", vf.mac) for vf in (listing.vfs if listing else ())]
+        yield from (HeldMac(port.rail, holder, mac) for holder, mac in macs if not is_zero_address(mac))
 
 
 def _iter_addresses(view: NodeView) -> Iterator[HeldAddress]:

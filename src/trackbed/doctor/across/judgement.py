@@ -30,7 +30,7 @@ CHECKS = (
     NodeCheck("fw-version-mixed", "firmware", alike.find_firmware),
     NodeCheck("driver-version-unexpected", "driver", alike.find_drivers),
     NodeCheck("vfs-guid-duplicate", "guids", unique.find_shared_guids),
-    NodeCheck("vfs-mac-duplicate", "ports", unique.find_shared_macs),
+    NodeCheck("vfs-mac-duplicate", "macs", unique.find_shared_macs),
     NodeCheck("names-rail-order-differs", "rail_order", alike.find_rail_orders),
     NodeCheck("switch-leaf-down", "ports", cables.find_dark_leaves),
     NodeCheck("addr-duplicate-on-rail", "addresses", unique.find_shared_addresses),

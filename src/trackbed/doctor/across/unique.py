@@ -5,7 +5,7 @@ A leaf learns a MAC address on one port only (IEEE 802.1Q), and a subnet manager
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from trackbed.doctor.across.excerpt import HeldAddress, NodeExcerpt, is_zero_address
+from trackbed.doctor.across.excerpt import HeldAddress, NodeExcerpt
 from trackbed.doctor.across.occurrence import Holder, Occurrence, find_shared
 from trackbed.doctor.finding import FaultEnd
 from trackbed.fabric.model.ranges import format_address
@@ -44,12 +44,9 @@ def find_shared_macs(excerpts: Sequence[NodeExcerpt], _: Mapping[str, NodePlan])
     """Yield MAC addresses that several ports or VFs of a rail have."""
     holders: dict[int, list[tuple[str, Holder]]] = {}
     for excerpt in excerpts:
-        for port in excerpt.ports or ():
-            end, label = FaultEnd(excerpt.node, port.rail), f"{label_node(excerpt)} {port.netdev}"
-            macs = [(port.mac, label), *((mac, f"{label} VF {index}") for mac, index in port.vf_macs)]
-            holders.setdefault(port.rail, []).extend(
-                (mac, Holder(end, holder)) for mac, holder in macs if not is_zero_address(mac)
-            )
+        for held in excerpt.macs or ():
+            holder = Holder(FaultEnd(excerpt.node, held.rail), f"{label_node(excerpt)} {held.holder}")
+            holders.setdefault(held.rail, []).append((held.mac, holder))
     for _rail, of_rail in sorted(holders.items()):
         yield from find_shared(of_rail)
 

@@ -6,12 +6,14 @@ Links of /proc are not followed, because their targets depend on the reading pro
 to itself, so that it is unreadable in the tree, too. One more file has the outputs of programs (`recorded.RECORD`).
 """
 
+from __future__ import annotations
+
 import gzip
 import io
 import shutil
 import tarfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
@@ -128,8 +130,10 @@ def is_archive(path: Path) -> bool:
         return False
 
 
-def unpack(archive: Path, folder: Path) -> None:
+def unpack(archive: Path, folder: Path, select: Callable[[str], bool] | None = None) -> None:
     """Unpack an untrusted archive into an empty folder. Raises ValueError or tarfile.TarError on other archives.
+
+    With `select`, only the members whose paths it accepts are written, with the folders above them.
 
     All headers are checked before anything is written. No member has a link above it, so nothing is written outside.
     """
@@ -140,7 +144,8 @@ def unpack(archive: Path, folder: Path) -> None:
         _check_members(members)
         reader.is_bounded = False
         for member in members:  # in their order, so that nothing is decompressed twice
-            _unpack_member(tar, member, folder / member.name)
+            if select is None or select(member.name):
+                _unpack_member(tar, member, folder / member.name)
 
 
 def _open_uncompressed(path: Path) -> BinaryIO:

@@ -59,7 +59,8 @@ def capture(machine: Machine, wanted: Wanted, stream: BinaryIO, key: bytes | Non
         members = _redact_members(members, identity, withheld)
         outputs = _redact_outputs(outputs, identity, withheld)
     _drop_excess(members, withheld)
-    write_archive(stream, members, msgspec.json.encode(Record(tuple(outputs), masked, withheld)))
+    record = Record(tuple(outputs), masked, withheld, identified=key is None)
+    write_archive(stream, members, msgspec.json.encode(record))
     files = sum(isinstance(content, bytes) for content in members.values())
     return CaptureResult(files, len(outputs), masked, withheld)
 

@@ -6,6 +6,7 @@ serial numbers and little else of use; NetworkManager's connections, which hold 
 
 from __future__ import annotations
 
+from trackbed.host.snapshot.recorded_network import ADDRESSES, LINKS
 from trackbed.host.snapshot.snapshot import Wanted
 
 _PORT = "{netdev}"
@@ -121,8 +122,8 @@ NICS = Wanted(
 
 NETWORK = Wanted(
     commands=(
-        ("ip", "-j", "-d", "-s", "link", "show"),
-        ("ip", "-j", "addr", "show"),
+        LINKS,
+        ADDRESSES,
         ("ip", "-j", "-N", "rule", "show"),
         ("ip", "-j", "-6", "-N", "rule", "show"),
         ("ip", "-j", "-N", "route", "show", "table", "all"),

@@ -32,6 +32,8 @@ class Record(msgspec.Struct, frozen=True):
     withheld: Mapping[str, str] = {}
     """Files and programs that were left out -> the reason."""
     format: str = "trackbed-capture/1"
+    identified: bool = False
+    """Whether names and addresses are the machine's own, so that archives of several machines can be compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +54,29 @@ class RecordedPrograms:
 UNSEEN = "a captured machine's archive does not hold its network state; name one with --netns, or ask on the machine"
 
 
+def is_identified(root: Path) -> bool:
+    """Return whether the captured tree has the machine's own names and addresses. Raises ValueError if unreadable."""
+    record = _read_record(root)
+    return record is not None and record.identified
+
+
 def open_machine(root: Path, netns: Path | None = None) -> Machine:
     """Return the machine whose files are in a folder. For a captured tree, no program is run and no network is read.
 
     Raises ValueError if the record of a captured tree cannot be parsed.
     """
-    try:
-        record = msgspec.json.decode((root / RECORD).read_bytes(), type=Record)
-    except FileNotFoundError:
+    record = _read_record(root)
+    if record is None:
         return Machine(root, netns)
-    except (msgspec.MsgspecError, UnicodeDecodeError, OSError) as error:
-        raise ValueError(f"{root / RECORD} cannot be read ({error}); unpack the archive once more") from error
     programs = RecordedPrograms({output.argv: ProgramResult(output.status, output.output) for output in record.outputs})
     return Machine(root, netns, programs, "" if netns else UNSEEN)
+
+
+def _read_record(root: Path) -> Record | None:
+    """Return the record of a captured tree; None if the folder is none. Raises ValueError if it cannot be parsed."""
+    try:
+        return msgspec.json.decode((root / RECORD).read_bytes(), type=Record)
+    except FileNotFoundError:
+        return None
+    except (msgspec.MsgspecError, UnicodeDecodeError, OSError) as error:
+        raise ValueError(f"{root / RECORD} cannot be read ({error}); unpack the archive once more") from error

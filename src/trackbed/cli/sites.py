@@ -1,0 +1,58 @@
+"""`trackbed doctor` on several nodes: what they show together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from trackbed.cli.options import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from trackbed.doctor.across.excerpt import NodeExcerpt
+    from trackbed.doctor.diagnosis import Diagnosis
+    from trackbed.fabric.plan.plan import NodePlan, Plan
+
+
+def diagnose_captures(captures: Sequence[Path], plan: Plan) -> Diagnosis:
+    """Compare the nodes of several archives. Exit with status 2 if one is of no node of the plan."""
+    from trackbed.doctor.captured import ForeignCaptureError, excerpt_capture
+
+    if len(captures) == 1:
+        refuse("one capture has nothing to be compared with; unpack it and name its folder with --root, or name more")
+    nodes = {node.name: node for node in plan.nodes}
+    excerpts, foreign = [], []
+    for archive in captures:
+        try:
+            excerpts.append(excerpt_capture(archive, nodes))
+        except ForeignCaptureError as error:
+            foreign.append(str(error))
+    if foreign:
+        refuse("\n".join(foreign))
+    return _diagnose_excerpts(excerpts, nodes)
+
+
+def _diagnose_excerpts(excerpts: Sequence[NodeExcerpt], nodes: dict[str, NodePlan]) -> Diagnosis:
+    from trackbed.doctor.across.judgement import UNREAD, judge_nodes
+    from trackbed.doctor.diagnosis import Diagnosis, select_finding_to_fix
+
+    findings = judge_nodes(excerpts, nodes)
+    unread = next((finding for finding in findings if finding.id == UNREAD), None)
+    return Diagnosis(findings, select_finding_to_fix(findings) or unread)
+
+
+def print_site(diagnosis: Diagnosis, output_format: str, *, everything: bool) -> NoReturn:
+    """Print what nodes show together, and how many checks could be made; exit with the status of the diagnosis."""
+    from trackbed.cli.findings import print_diagnosis
+    from trackbed.doctor.across.judgement import list_check_ids
+
+    print_diagnosis(diagnosis, output_format, everything=everything)
+    made, others = list_check_ids(diagnosis.findings)
+    total = len(made) + len(others)
+    click.echo(f"checks between nodes: {len(made)} of {total} were made of every node", err=True)
+    if others:
+        click.echo(f"not made, or not of every node: {', '.join(others)}", err=True)
+    raise SystemExit(diagnosis.exit_status)
