@@ -227,10 +227,11 @@ def test_an_archive_that_cannot_be_read_is_an_unknown_node(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--node", "gpu001"), "--node names one machine"),
-        (("--root", "/"), "--root names one machine"),
+        (("--node", "gpu001"), "captures name the machines, and --node names"),
+        (("--root", "/"), "captures name the machines, and --root names"),
+        (("--nodes", "all"), "captures name the machines, and --nodes names"),
     ],
-    ids=["--node", "--root"],
+    ids=["--node", "--root", "--nodes"],
 )
 def test_captures_and_an_option_of_one_machine_are_refused(
     tmp_path: Path, options: tuple[str, ...], message: str

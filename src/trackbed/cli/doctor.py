@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.core import ParameterSource
 
+from trackbed.cli.fleet import reach_options
 from trackbed.cli.machine import machine_options
 from trackbed.cli.old_forms import refuse_option
 from trackbed.cli.options import AGENT_SOCKET, find_node, node_option, output_option, plan_option, read_plan, refuse
 
 if TYPE_CHECKING:
-    from trackbed.fabric.plan.plan import NodePlan
+    from trackbed.fabric.plan.plan import NodePlan, Plan
     from trackbed.host.machine import Machine
 
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 @plan_option
 @node_option
 @machine_options
+@reach_options
 @click.option(
     "--socket",
     "agent",
@@ -55,13 +57,14 @@ def command(
     listen: float,
     everything: bool,
     output_format: str,
+    **reach: Any,  # noqa: ANN401 - the options of reach_options
 ) -> None:
     """Check the chain from the PCI device to the pod, and name the first fault.
 
     Reads kernel, files and pods, and probes the rails; changes nothing. With --root on an unpacked archive of
-    `trackbed capture`, only files and recorded program output are checked; the network is unknown. With several
-    CAPTUREs, archives of `trackbed capture --identified`, the nodes are compared with each other. Exits with 0 when
-    sound, 1 when something is broken, 3 when something could not be checked.
+    `trackbed capture`, only files and recorded program output are checked; the network is unknown. With --nodes, or
+    several CAPTUREs (archives of `trackbed capture --identified`), only compares the nodes with each other. Exits with
+    0 when sound, 1 when something is broken, 3 when something could not be checked.
 
     \b
     Examples:
@@ -69,9 +72,10 @@ def command(
       trackbed doctor -f fabric.yaml --lldp 31 -o json
       trackbed doctor -f fabric.yaml --root gpu-0 --node gpu-0
       trackbed doctor -f fabric.yaml gpu-0.tar.gz gpu-1.tar.gz
+      trackbed doctor -f fabric.yaml --nodes 'gpu[001-512]'
     """
-    if captures:
-        _compare_captures(captures, fabric_file, output_format, everything=everything)
+    if captures or reach["nodes"]:
+        _compare_nodes(captures, reach, read_plan(fabric_file), output_format, everything=everything)
     from functools import partial
 
     from trackbed.cli.findings import print_diagnosis
@@ -96,16 +100,19 @@ def command(
     raise SystemExit(diagnosis.exit_status)
 
 
-def _compare_captures(
-    captures: tuple[Path, ...], fabric_file: str, output_format: str, *, everything: bool
+def _compare_nodes(
+    captures: tuple[Path, ...], reach: dict[str, Any], plan: Plan, output_format: str, *, everything: bool
 ) -> NoReturn:
-    from trackbed.cli.sites import diagnose_captures, print_site
+    from trackbed.cli import sites
 
     context = click.get_current_context()
-    for name, option in (("node_name", "--node"), ("root", "--root"), ("netns", "--netns")):
+    others = {"node_name": "--node", "root": "--root", "netns": "--netns"} | ({"nodes": "--nodes"} if captures else {})
+    for name, option in others.items():
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            refuse(f"{option} names one machine, and captures name others; leave one of the two out")
-    print_site(diagnose_captures(captures, read_plan(fabric_file)), output_format, everything=everything)
+            source = "captures name" if captures else "--nodes names"
+            refuse(f"{source} the machines, and {option} names others; leave one of the two out")
+    diagnosis = sites.diagnose_captures(captures, plan) if captures else sites.diagnose_hosts(plan, reach)
+    sites.print_site(diagnosis, output_format, everything=everything)
 
 
 def _diagnose_archive(machine: Machine, node: NodePlan, output_format: str, *, everything: bool) -> NoReturn:

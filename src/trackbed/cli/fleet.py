@@ -1,4 +1,4 @@
-"""`diff` and `apply` with --nodes: many hosts over SSH."""
+"""`diff`, `apply` and `doctor` with --nodes: many hosts over SSH."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import Plan
     from trackbed.fleet.campaign import Campaign
     from trackbed.fleet.outcome import Outcome
+    from trackbed.fleet.run import SshOptions
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -89,15 +90,14 @@ def _build_campaign(fabric_file: str, options: dict[str, Any]) -> Campaign:
     plan = read_plan(fabric_file)
     from trackbed.fleet.campaign import Campaign
     from trackbed.fleet.order import Order, compute_batch_size
-    from trackbed.fleet.run import SshOptions
 
-    names = _select_names(plan, options["nodes"])
+    names = select_names(plan, options["nodes"])
     order = Order(options.get("batch", "100%"), options.get("canary", 0), options.get("max_failures", 0))
     try:
         compute_batch_size(order.batch, len(names))
     except ValueError as error:
         refuse(error)
-    transport = SshOptions(options["fanout"], 15, options["user"], options["ssh_config"])
+    transport = build_ssh_options(options)
     by_name = {node.name: node for node in plan.nodes}
     nodes = {name: by_name[name] for name in names}
     return Campaign(
@@ -112,7 +112,15 @@ def _build_campaign(fabric_file: str, options: dict[str, Any]) -> Campaign:
     )
 
 
-def _select_names(plan: Plan, node_set: str) -> list[str]:
+def build_ssh_options(options: dict[str, Any]) -> SshOptions:
+    """Return the options of SSH from those of reach_options."""
+    from trackbed.fleet.run import SshOptions
+
+    return SshOptions(options["fanout"], 15, options["user"], options["ssh_config"])
+
+
+def select_names(plan: Plan, node_set: str) -> list[str]:
+    """Return the names in a set such as gpu[001-512]. Exit with status 2 for names that the plan does not have."""
     from ClusterShell.NodeSet import NodeSet, NodeSetException
 
     if node_set == ALL_NODES:

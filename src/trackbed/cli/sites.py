@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from trackbed.doctor.across.excerpt import NodeExcerpt
     from trackbed.doctor.diagnosis import Diagnosis
     from trackbed.fabric.plan.plan import NodePlan, Plan
+    from trackbed.fleet.outcome import Outcome
 
 
 def diagnose_captures(captures: Sequence[Path], plan: Plan) -> Diagnosis:
@@ -33,6 +34,39 @@ def diagnose_captures(captures: Sequence[Path], plan: Plan) -> Diagnosis:
     if foreign:
         refuse("\n".join(foreign))
     return _diagnose_excerpts(excerpts, nodes)
+
+
+def diagnose_hosts(plan: Plan, reach: dict[str, Any]) -> Diagnosis:
+    """Compare hosts that are read over SSH; a host that does not answer is unknown."""
+    from trackbed.cli.fleet import build_ssh_options, select_names
+    from trackbed.doctor.captured import WANTED
+    from trackbed.fleet.run import run_tasks
+    from trackbed.fleet.task import HostTask
+
+    nodes = {node.name: node for node in plan.nodes}
+    names = select_names(plan, reach["nodes"])
+    excerpts: dict[str, NodeExcerpt] = {}
+
+    def keep_excerpt(outcome: Outcome) -> None:
+        excerpts[outcome.node] = _excerpt_outcome(outcome, nodes[outcome.node])
+
+    tasks = (HostTask("capture", name, None, {}, "none", reach["seconds"], WANTED) for name in names)
+    run_tasks(tasks, build_ssh_options(reach), keep_excerpt)
+    return _diagnose_excerpts([excerpts[name] for name in names], nodes)
+
+
+def _excerpt_outcome(outcome: Outcome, node: NodePlan) -> NodeExcerpt:
+    from trackbed.doctor.across.excerpt import NodeExcerpt
+    from trackbed.doctor.captured import excerpt_snapshot
+    from trackbed.fabric.documents import DocumentError
+    from trackbed.host.snapshot.wire import parse_snapshot
+
+    if "snapshot" not in outcome.answer:
+        return NodeExcerpt(node.name, outcome.message)
+    try:
+        return excerpt_snapshot(node, parse_snapshot(outcome.answer["snapshot"]))
+    except DocumentError as error:
+        return NodeExcerpt(node.name, f"its answer cannot be read: {error}")
 
 
 def _diagnose_excerpts(excerpts: Sequence[NodeExcerpt], nodes: dict[str, NodePlan]) -> Diagnosis:

@@ -24,7 +24,7 @@ from trackbed.host.machine import Machine
 from trackbed.host.snapshot import recorded_network
 from trackbed.host.snapshot.archive import unpack
 from trackbed.host.snapshot.recorded import RECORD, is_identified, open_machine
-from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 from trackbed.host.snapshot.take import expand_ports, read_snapshot
 from trackbed.host.state import HostState
 
@@ -36,6 +36,14 @@ _LINK_FOLDERS: Final = frozenset({"sys/class/net", "sys/class/infiniband", "sys/
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder in it is made by tempfile
 """Where a few files are made and removed a hundred times faster than on some disks."""
 _ERRORS: Final = (OSError, ValueError, EOFError, tarfile.TarError, zlib.error)
+
+
+def _widen(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(pattern.replace("{netdev}", "*").replace("{pci}", "*") for pattern in patterns)
+
+
+WANTED: Final = Wanted(_widen(READS.files), _widen(READS.links), _widen(READS.folders)) | recorded_network.READS
+"""What an excerpt needs of a host whose ports are not known before."""
 
 
 class ForeignCaptureError(ValueError):
@@ -60,12 +68,13 @@ def excerpt_capture(archive: Path, nodes: Mapping[str, NodePlan]) -> NodeExcerpt
                 raise ForeignCaptureError(f"{archive} cannot be read: {error}") from error
             return NodeExcerpt(name, f"{archive} cannot be read: {error}", str(archive))
         node = _find_node(machine, archive, nodes)
-        excerpt = excerpt_snapshot(machine, node, _read_snapshot(machine, node), str(archive))
+        excerpt = excerpt_snapshot(node, _read_snapshot(machine, node), str(archive))
     return excerpt if identified else _drop_pseudonyms(excerpt)
 
 
-def excerpt_snapshot(machine: Machine, node: NodePlan, snapshot: Snapshot, source: str) -> NodeExcerpt:
-    """Return the excerpt of a snapshot that has the output of `ip`."""
+def excerpt_snapshot(node: NodePlan, snapshot: Snapshot, source: str = "") -> NodeExcerpt:
+    """Return the excerpt of a snapshot that has the output of `ip`, from an archive or from a host."""
+    machine = Machine(Path("/nowhere"), unseen_reason="it is a snapshot")
     network = recorded_network.parse_network(snapshot) or recorded_network.RecordedNetwork((), (), {})
     state = HostState(machine, network.links, network.addresses, (), (), ())
     return excerpt_node(NodeView(node, state, host=snapshot, vfs=network.vfs), source)
