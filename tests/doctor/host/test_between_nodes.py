@@ -29,6 +29,7 @@ from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.model.ranges import format_address
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import NodePlan
+from trackbed.host.snapshot.snapshot import Snapshot
 
 FABRIC = b"""
 apiVersion: trackbed.dev/v1alpha1
@@ -288,3 +289,22 @@ def test_faults_of_one_node_come_below_and_name_the_fault_between_nodes_that_the
 def _lose_carrier(view: NodeView) -> NodeView:
     links = tuple(link._replace(carrier=link.name != "rail0") for link in view.state.links)
     return replace(view, state=replace(view.state, links=links))
+
+
+UNREADABLE = {
+    "/etc/machine-id": "identity",
+    "/sys/module/mlx5_core/version": "driver",
+    "/sys/class/infiniband/mlx5_0/node_guid": "guids",
+    "/sys/bus/pci/devices/0000:18:00.0/infiniband/mlx5_0/fw_ver": "firmware",
+}
+
+
+@pytest.mark.parametrize(("path", "part"), UNREADABLE.items(), ids=UNREADABLE)
+def test_a_file_that_exists_and_cannot_be_read_leaves_its_part_unread(path: str, part: str) -> None:
+    host = Snapshot(
+        files={"/proc/sys/kernel/hostname": b"gpu001"},
+        folders={"/sys/module": ("mlx5_core",)},
+        unreadable={path: "EIO"},
+    )
+    excerpt = excerpt_node(replace(build_sound_view(PLAN.nodes[0]), host=host))
+    assert [name for name in PARTS if getattr(excerpt, name) is None] == [part]

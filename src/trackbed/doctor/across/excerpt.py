@@ -170,6 +170,8 @@ def _iter_cables(view: NodeView) -> Iterator[PluggedCable]:
 
 
 def _read_identity(host: Snapshot) -> tuple[tuple[str, str], ...] | None:
+    if any(path in host.unreadable for path in _IDENTITY):
+        return None
     return tuple((path, text) for path in _IDENTITY if (text := host.read_text(path))) or None
 
 
@@ -203,7 +205,7 @@ def read_firmware_version(host: Snapshot, pci: str) -> str | None:
 
 
 def _read_driver(host: Snapshot) -> str | None:
-    if _MODULES not in host.folders:
+    if _MODULES not in host.folders or _DRIVER_VERSION in host.unreadable:
         return None
     return (host.read_text(_DRIVER_VERSION) or "of the kernel itself") if "mlx5_core" in host.folders[_MODULES] else ""
 
