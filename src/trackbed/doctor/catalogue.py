@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Literal
@@ -72,6 +72,13 @@ def build_finding(
         return Finding(fault.id, fault.step, verdict, fault.title, evidence, node=node.name, rail=rail)
     fix = fault.fix.format_map(_build_placeholder_values(node, port))
     return Finding(fault.id, fault.step, fault.verdict, fault.title, evidence, fault.cause, fix, node.name, rail)
+
+
+def iter_unknown_findings(
+    fault_ids: Iterable[str], node: NodePlan, port: PortPlan | None, evidence: str
+) -> Iterator[Finding]:
+    """Yield an unknown finding for each fault whose check lacks the input that `evidence` names."""
+    return (build_finding(fault_id, node, port, ok=None, evidence=evidence) for fault_id in fault_ids)
 
 
 def restrict_to_address(port: PortPlan, address: AddressPlan) -> PortPlan:

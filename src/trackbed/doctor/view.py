@@ -127,6 +127,10 @@ class NodeView:
         """Return the interface with the port's planned name; None if there is none."""
         return next((link for link in self.state.links if link.name == port.netdev), None)
 
+    def has_ports(self) -> bool:
+        """Return whether each port that should be on the host now has its interface."""
+        return all(self.find_link(port) for port in self.iter_ports())
+
     def get_link_name(self, ifindex: int) -> str:
         """Return the name of the interface with this index; `ifINDEX` if there is none."""
         return next((link.name for link in self.state.links if link.index == ifindex), f"if{ifindex}")

@@ -6,13 +6,14 @@ the module needs in that snapshot. The faults that a check may find are in `faul
 
 import logging
 from collections.abc import Container, Iterator
-from functools import reduce
+from functools import partial, reduce
 from importlib import import_module
 from types import ModuleType
 
 from trackbed.doctor import hardware, rdma_devices
 from trackbed.doctor.across import excerpt
 from trackbed.doctor.finding import Finding
+from trackbed.doctor.unread import judge_unread
 from trackbed.doctor.view import NodeView
 from trackbed.host.snapshot.snapshot import Wanted
 
@@ -93,19 +94,25 @@ def run_checks(view: NodeView, steps: Container[str] | None = None) -> Iterator[
 
 def _run_module(name: str, module: ModuleType, view: NodeView) -> Iterator[Finding]:
     """Yield the findings of one module; an unknown finding if it cannot understand what the host shows."""
+    step = name.partition(".")[0].partition("_")[0]
     try:
-        if hasattr(module, "check"):
-            yield from module.check(view)
-        if hasattr(module, "check_host") and view.host is not None:
-            yield from module.check_host(view, view.host)
+        yield from judge_unread(partial(_run_checks_of, module), view, step)
     except Exception as error:  # noqa: BLE001 - what a host shows may be anything, and must not end the other checks
         _log.exception("check %s of %s", name, view.node.name)
         yield Finding(
             FAILED_CHECK,
-            name.partition(".")[0].partition("_")[0],
+            step,
             "unknown",
             f"what the host shows is understood by check {name}",
             f"{type(error).__name__}: {str(error)[:_MAX_EVIDENCE_CHARACTERS]!a}",
             fix="Look at what the host shows for this step; please report it as a defect of Trackbed with the log.",
             node=view.node.name,
         )
+
+
+def _run_checks_of(module: ModuleType, view: NodeView) -> Iterator[Finding]:
+    """Yield the findings of one module; the host's only if the view has its snapshot."""
+    if hasattr(module, "check"):
+        yield from module.check(view)
+    if hasattr(module, "check_host") and view.host is not None:
+        yield from module.check_host(view, view.host)

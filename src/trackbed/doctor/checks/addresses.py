@@ -2,7 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 
-from trackbed.doctor.catalogue import build_finding, format_value, restrict_to_address
+from trackbed.doctor.catalogue import (
+    build_finding,
+    format_value,
+    iter_unknown_findings,
+    restrict_to_address,
+)
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView, get_ip_version
 from trackbed.fabric.model.ranges import BITS, V6, Range, format_address
@@ -14,6 +19,14 @@ DADFAILED = 0x08
 """IFA_F_DADFAILED of include/uapi/linux/if_addr.h."""
 RTPROT_RA = 9
 """RTPROT_RA of include/uapi/linux/rtnetlink.h."""
+_FAULTS_OF_LINKS = (
+    "addr-link-admin-down",
+    "addr-no-carrier",
+    "addr-missing",
+    "addr-mtu-wrong",
+    "addr-unplanned-extra",
+)
+"""Faults for which each port is checked that has its interface."""
 _CONTAINER_BRIDGES = ("docker", "br-", "cni", "virbr", "podman")
 _POD_INTERFACES = ("cali", "lxc", "veth", "cilium")
 
@@ -22,10 +35,12 @@ def check(view: NodeView) -> Iterator[Finding]:
     """Check every port of the host, then the host as a whole."""
     for port in view.iter_ports():
         link = view.find_link(port)
-        if link is not None:
+        if link is None:
+            yield from iter_unknown_findings(_FAULTS_OF_LINKS, view.node, port, f"no interface is called {port.netdev}")
+        else:
             yield from check_link(view, port, link)
             yield from check_addresses(view, port, link)
-            yield from check_sysctls(view, port)
+        yield from check_sysctls(view, port)
     yield from check_overlaps(view)
     yield from check_persistence(view)
 
@@ -98,10 +113,9 @@ def check_sysctls(view: NodeView, port: PortPlan) -> Iterator[Finding]:
     )
     accepts = view.sysctls.get(f"net/ipv6/conf/{port.netdev}/accept_ra")
     learned = [route for route in view.list_routes(port) if route.prefix == 0 and route.protocol == RTPROT_RA]
-    if accepts is not None or learned:
-        evidence = f"accept_ra {format_value(accepts)}" + (", default route with protocol ra" if learned else "")
-        ok = accepts == "0" and not learned
-        yield build_finding("addr-router-advertisement-default", view.node, port, ok=ok, evidence=evidence)
+    evidence = f"accept_ra {format_value(accepts)}" + (", default route with protocol ra" if learned else "")
+    ok = False if learned else None if accepts is None else accepts == "0"
+    yield build_finding("addr-router-advertisement-default", view.node, port, ok=ok, evidence=evidence)
 
 
 def check_overlaps(view: NodeView) -> Iterator[Finding]:
@@ -119,8 +133,9 @@ def check_overlaps(view: NodeView) -> Iterator[Finding]:
         is_foreign = name.startswith(_POD_INTERFACES) and name not in rails
         if is_foreign and route.prefix and any(target.overlaps(rail_range) for rail_range in ranges):
             pods.append(f"{target} dev {name}")
-    yield build_finding("addr-docker0-overlap", view.node, None, ok=not bridges, evidence=", ".join(bridges))
-    yield build_finding("addr-pod-cidr-overlap", view.node, None, ok=not pods, evidence=", ".join(pods))
+    for fault_id, overlaps in (("addr-docker0-overlap", bridges), ("addr-pod-cidr-overlap", pods)):
+        ok = not overlaps if view.state.links else None
+        yield build_finding(fault_id, view.node, None, ok=ok, evidence=", ".join(overlaps))
 
 
 def _to_subnet(ip_version: int, address: int, prefix: int) -> Range:

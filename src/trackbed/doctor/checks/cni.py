@@ -12,15 +12,21 @@ ACCEPTED_VALUES = {"rp_filter": ("0", "2"), "arp_ignore": ("1", "2"), "arp_annou
 
 def check(view: NodeView) -> Iterator[Finding]:
     """Check for attachments refused because of a name conflict, and for sysctls of attached rails that were reset."""
-    doubled = [refusal for refusal in view.refusals if refusal.code == "interface-exists"]
-    evidence = "; ".join(f"{refusal.pod}: {refusal.message}" for refusal in doubled)
-    yield build_finding("cni-interface-exists", view.node, None, ok=not doubled, evidence=evidence)
+    if view.refusals or view.pods:  # without either, no agent has said anything
+        yield check_refusals(view)
     for pod in view.pods:
         for rail, (netdev, _) in pod.rails.items():
             port = view.node.find_port(rail)
             wrong = _list_wrong_sysctls(pod, netdev)
             evidence = f"pod {pod.name}: {', '.join(wrong)}" if wrong else f"pod {pod.name}"
             yield build_finding("cni-interface-sysctls-reset", view.node, port, ok=not wrong, evidence=evidence)
+
+
+def check_refusals(view: NodeView) -> Finding:
+    """Check that the agent refused no attachment because of a name conflict."""
+    doubled = [refusal for refusal in view.refusals if refusal.code == "interface-exists"]
+    evidence = "; ".join(f"{refusal.pod}: {refusal.message}" for refusal in doubled)
+    return build_finding("cni-interface-exists", view.node, None, ok=not doubled, evidence=evidence)
 
 
 def _list_wrong_sysctls(pod: PodView, netdev: str) -> list[str]:

@@ -31,7 +31,7 @@ class ProcessLimits(NamedTuple):
 
 def find_processes(host: Snapshot, *names: str) -> list[ProcessLimits]:
     """Return the processes with these names, sorted by PID."""
-    pids = sorted(int(match[1]) for match in map(_COMM.fullmatch, host.files) if match)
+    pids = sorted(int(match[1]) for match in map(_COMM.fullmatch, (*host.files, *host.unreadable)) if match)
     named = [(pid, host.read_text(f"/proc/{pid}/comm") or "") for pid in pids]
     return [
         ProcessLimits(name, pid, _parse_limits(host.read_text(f"/proc/{pid}/limits") or ""))

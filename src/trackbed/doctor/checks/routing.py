@@ -10,6 +10,7 @@ from trackbed.fabric.model.ranges import V4, V6, Range, format_address
 from trackbed.fabric.plan.plan import PortPlan
 from trackbed.fabric.plan.routes import MAIN_TABLE, build_fence_rule
 from trackbed.kernel.netlink.addresses import FAMILY
+from trackbed.kernel.netlink.links import Link
 
 RT_SCOPE_LINK = 253
 """RT_SCOPE_LINK of include/uapi/linux/rtnetlink.h."""
@@ -42,7 +43,13 @@ def check_shared_table(view: NodeView, port: PortPlan) -> Iterator[Finding]:
     ]
     rules = [rule for rule in view.state.rules if rule.table == table and rule.src not in sources]
     evidence = "; ".join([*(format_route(view, route) for route in routes), *map(format_rule, rules)])
-    yield build_finding("route-table-id-shared", view.node, port, ok=not (routes or rules), evidence=evidence)
+    ok = _judge(link, is_sound=not evidence)
+    yield build_finding("route-table-id-shared", view.node, port, ok=ok, evidence=evidence)
+
+
+def _judge(link: Link | None, *, is_sound: bool) -> bool | None:
+    """Return whether a port is sound; None if nothing is wrong, but the port has no interface to look at."""
+    return None if is_sound and link is None else is_sound
 
 
 def check_rp_filter(view: NodeView, port: PortPlan) -> Iterator[Finding]:
@@ -62,14 +69,15 @@ def check_linkdown_routes(view: NodeView, port: PortPlan) -> Iterator[Finding]:
     link = view.find_link(port)
     dead = [route for route in view.list_routes(port) if link and link.is_up and route.linkdown]
     evidence = "; ".join(format_route(view, route) for route in dead[:2])
-    yield build_finding("route-linkdown-kept", view.node, port, ok=not dead, evidence=evidence)
+    yield build_finding("route-linkdown-kept", view.node, port, ok=_judge(link, is_sound=not dead), evidence=evidence)
 
 
 def check_default_routes(view: NodeView, port: PortPlan) -> Iterator[Finding]:
     """Check that table main has no default route through the port."""
     defaults = [route for route in view.list_routes(port) if route.table == MAIN_TABLE and route.prefix == 0]
     evidence = "; ".join(format_route(view, route) for route in defaults)
-    yield build_finding("route-default-through-rail", view.node, port, ok=not defaults, evidence=evidence)
+    ok = _judge(view.find_link(port), is_sound=not defaults)
+    yield build_finding("route-default-through-rail", view.node, port, ok=ok, evidence=evidence)
 
 
 def check_connected_routes(view: NodeView) -> Iterator[Finding]:
@@ -90,9 +98,8 @@ def check_connected_routes(view: NodeView) -> Iterator[Finding]:
         for (family, dst, prefix), count in counts.items()
         if count > 1
     ]
-    yield build_finding(
-        "route-two-connected-for-one-subnet", view.node, None, ok=not doubled, evidence=", ".join(doubled)
-    )
+    ok = False if doubled else True if view.has_ports() else None
+    yield build_finding("route-two-connected-for-one-subnet", view.node, None, ok=ok, evidence=", ".join(doubled))
 
 
 def check_fence(view: NodeView) -> Iterator[Finding]:
@@ -105,8 +112,11 @@ def check_fence(view: NodeView) -> Iterator[Finding]:
     ]
     fences = [rule.unless_to for version in (V4, V6) if (rule := build_fence_rule(view.node.common, version))]
     missing = [f"no rule: not to {target} lookup main" for target in fences if target and not _has_fence(view, target)]
-    evidence = "; ".join([*strays, *missing])
-    yield build_finding("route-host-traffic-on-rail", view.node, None, ok=not evidence, evidence=evidence)
+    unread = [address for address in view.management if address not in view.management_paths]
+    wrong = [*strays, *missing]
+    ok = False if wrong else None if unread else True
+    evidence = "; ".join(wrong) or f"{len(fences)} rules; {len(view.management_paths)} management addresses looked up"
+    yield build_finding("route-host-traffic-on-rail", view.node, None, ok=ok, evidence=evidence)
 
 
 def _has_fence(view: NodeView, target: Range) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from trackbed.doctor.catalogue import build_finding, restrict_to_address
+from trackbed.doctor.catalogue import build_finding, iter_unknown_findings, restrict_to_address
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView, format_route, format_rule
 from trackbed.fabric.model.ranges import BITS, V4, Range
@@ -14,18 +14,22 @@ from trackbed.kernel.netlink.rules import PolicyRule
 
 RTN_UNICAST = 1
 """RTN_UNICAST of include/uapi/linux/rtnetlink.h."""
+_FAULTS_OF_TABLES = ("route-table-empty", "route-source-hint-wrong")
+"""Faults for which the table of each address is checked."""
 
 
 def check(view: NodeView) -> Iterator[Finding]:
     """Check the rule and the table of each address of the ports that are on the host."""
     for port in view.iter_ports():
         link = view.find_link(port)
-        if link is None:
-            continue
         for address in port.addresses:
             addressed = restrict_to_address(port, address)
             yield from check_rule(view, addressed, address)
-            yield from check_table(view, addressed, address)
+            if link is None:
+                evidence = f"no interface is called {port.netdev}"
+                yield from iter_unknown_findings(_FAULTS_OF_TABLES, view.node, addressed, evidence)
+            else:
+                yield from check_table(view, addressed, address)
 
 
 def check_rule(view: NodeView, port: PortPlan, address: AddressPlan) -> Iterator[Finding]:

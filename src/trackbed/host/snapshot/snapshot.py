@@ -81,7 +81,7 @@ class Snapshot:
 
     def glob(self, *patterns: str) -> list[str]:
         """Return the known paths that match, sorted for each pattern; `*` does not match a slash."""
-        known = {*self.files, *self.links, *self.folders}
+        known = {*self.files, *self.links, *self.folders, *self.unreadable}
         groups = ([path for path in known if _is_match(path.split("/"), pattern.split("/"))] for pattern in patterns)
         return [path for group in groups for path in sorted(group)]
 

@@ -65,7 +65,8 @@ def check_link(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iter
             [limit for limit in map(_parse_link_value, (maximum, slot)) if limit],
         )
         if value and limits:
-            evidence = f"{quantity} {current} of {maximum}; the slot supports {slot or 'an unknown value'}"
+            end, bridge = (text or "an unknown value" for text in (maximum, slot))
+            evidence = f"{quantity} {current} of {end}; the slot supports {bridge}"
             yield build_finding(fault_id, view.node, port, ok=value >= min(limits), evidence=evidence)
 
 

@@ -18,7 +18,7 @@ READS = Wanted(files=(_GOVERNORS, LOCKDOWN))
 
 def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check the CPU governor and kernel lockdown, if the kernel has them."""
-    governors = Counter(host.read_text(path) for path in host.glob(_GOVERNORS))
+    governors = Counter(name for path in host.glob(_GOVERNORS) if (name := host.read_text(path)) is not None)
     if governors:
         evidence = ", ".join(f"{count} CPUs {name}" for name, count in governors.most_common())
         ok = set(governors) == {"performance"}

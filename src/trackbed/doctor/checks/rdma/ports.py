@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address
 from typing import NamedTuple
 
-from trackbed.doctor.catalogue import build_finding
+from trackbed.doctor.catalogue import build_finding, format_value
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.rdma_devices import HARDWARE_DEVICES, SOFT_DEVICES, SysfsRdmaDevice, list_rdma_devices
 from trackbed.doctor.view import NodeView
@@ -69,7 +69,7 @@ def check_device(view: NodeView, host: Snapshot, port: PortPlan, device: SysfsRd
     if state is None:
         return
     is_active = state.endswith("ACTIVE")
-    evidence = f"{device.name}: state {state}, phys_state {physical}"
+    evidence = f"{device.name}: state {state}, phys_state {format_value(physical)}"
     yield build_finding("rdma-port-down", view.node, port, ok=is_active, evidence=evidence)
     if is_active and host.read_text(f"{device.folder}/{_PORT}/link_layer") == "Ethernet":
         yield from check_gids(view, host, port, device)
