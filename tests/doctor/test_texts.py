@@ -91,4 +91,4 @@ def test_the_steps_that_were_left_out_are_said_with_the_reason() -> None:
     assert {"bios", "firmware", "runtime"} <= set(shared.steps)
     assert not {"addresses", "pod"} & set(shared.steps)
     assert "shares its host" in shared.why
-    assert [(left_out.steps, left_out.why) for left_out in others] == [(("pod",), "no pod here has rails")]
+    assert [(left_out.steps, left_out.why) for left_out in others] == [(("cni", "pod"), "no pod here has rails")]

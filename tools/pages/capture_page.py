@@ -7,7 +7,7 @@ from trackbed.host.discover.wanted import WANTED
 from trackbed.host.snapshot.capture import MAX_BYTES, MAX_OUTPUT_BYTES
 from trackbed.host.snapshot.host_facts import GROUPS
 from trackbed.host.snapshot.limited import PROGRAM_SECONDS, TOTAL_SECONDS
-from trackbed.host.snapshot.secrets import NEVER
+from trackbed.host.snapshot.secrets import KUBELET_DROP_INS, NEVER
 from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.host.snapshot.take import MAX_FILE_BYTES
 
@@ -62,7 +62,7 @@ def render_capture_page() -> str:
 
 def _iter_never() -> Iterator[str]:
     yield "\nFiles with these names (`*` matches slashes, too), whatever asks for them:\n\n"
-    yield ", ".join(f"`{pattern}`" for pattern in NEVER) + ".\n"
+    yield ", ".join(f"`{pattern}`" for pattern in NEVER) + f"; but `{KUBELET_DROP_INS}` is read.\n"
 
 
 def _iter_groups() -> Iterator[str]:

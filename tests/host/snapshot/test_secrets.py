@@ -261,9 +261,19 @@ def test_what_comes_after_a_value_of_many_lines_stays() -> None:
         "/run/NetworkManager/system-connections/a.nmconnection",
         "/etc/NetworkManager/system-connections/a.nmconnection",
         "/etc/kubernetes/kubelet.conf",
+        "/etc/kubernetes/tmp/backup/admin.conf",
+        "/etc/kubernetes/kubelet.conf.d/client.key",
         "/var/lib/kubelet/pki/kubelet.key",
         "/etc/wireguard/wg0.conf",
     ],
 )
 def test_files_that_are_nothing_but_secrets_stay_where_they_are(path: str) -> None:
     assert is_forbidden(path)
+
+
+def test_drop_ins_of_kubelet_leave_without_their_secrets() -> None:
+    path = "/etc/kubernetes/kubelet.conf.d/90-trackbed.conf"
+    assert not is_forbidden(path)
+    masked = mask_secrets(path, b"token: hunter2\ncpuManagerPolicy: static\n")
+    assert b"hunter2" not in masked
+    assert masked.endswith(b"\ncpuManagerPolicy: static\n")

@@ -21,12 +21,14 @@ from trackbed.host.snapshot.secret_values import (
 )
 from trackbed.host.snapshot.vpd import mask_serials
 
+_KUBECONFIGS = "/etc/kubernetes/*.conf"
+KUBELET_DROP_INS = "/etc/kubernetes/kubelet.conf.d/*.conf"
 NEVER = (
     "/etc/shadow*",
     "/etc/gshadow*",
     "/etc/ssh/*_key",
     "/etc/ssl/private/*",
-    "/etc/kubernetes/*.conf",
+    _KUBECONFIGS,
     "/etc/kubernetes/pki/*",
     "*/NetworkManager/system-connections/*",
     "/etc/wpa_supplicant/*",
@@ -61,9 +63,10 @@ _PEM = re.compile(
 
 
 def is_forbidden(path: str) -> bool:
-    """Return whether a file never leaves the machine."""
+    """Return whether a file never leaves the machine. Drop-ins of kubelet's configuration are no kubeconfigs."""
     lowered = path.lower()
-    return any(fnmatchcase(lowered, pattern.lower()) for pattern in NEVER)
+    matches = {pattern for pattern in NEVER if fnmatchcase(lowered, pattern.lower())}
+    return bool(matches - {_KUBECONFIGS} if fnmatchcase(lowered, KUBELET_DROP_INS) else matches)
 
 
 def mask_secrets(path: str, content: bytes) -> bytes:
