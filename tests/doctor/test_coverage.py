@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.doctor.sound import build_sound_view
+from tests.doctor.test_checks import FAULTS, NODE
 from trackbed.doctor.catalogue import load_catalogue, load_unchecked_faults
+from trackbed.doctor.checks import run_checks
+from trackbed.doctor.finding import BROKEN
 
 FACTS = Path(__file__).parents[3] / "shared" / "facts" / "faults.yaml"
 LINKS = {
@@ -34,3 +39,15 @@ def test_only_fixes_have_placeholders() -> None:
 def test_nothing_is_both_looked_for_and_given_up() -> None:
     assert set(load_catalogue()) & set(load_unchecked_faults()) == set()
     assert all(reason.strip() for reason in load_unchecked_faults().values())
+
+
+def test_the_readme_counts_what_a_host_alone_is_checked_for() -> None:
+    count = sum(fault.runs_on == "host" for fault in load_catalogue().values())
+    assert f"looks for [{count} faults]" in (Path(__file__).parents[2] / "README.md").read_text()
+
+
+@pytest.mark.parametrize("fault_id", FAULTS)
+def test_a_check_runs_where_the_catalogue_says(fault_id: str) -> None:
+    alone = replace(FAULTS[fault_id](build_sound_view(NODE)), peers=None, switches=None, management=())
+    verdicts = {finding.verdict for finding in run_checks(alone) if finding.id == fault_id}
+    assert bool(verdicts & BROKEN) is (load_catalogue()[fault_id].runs_on == "host")

@@ -6,13 +6,18 @@ from itertools import groupby
 from trackbed_lab.faults import FAULTS
 from trackbed_lab.vm.faults import FAULTS as VM_FAULTS
 
+from trackbed.cli.faults import list_places
 from trackbed.doctor.catalogue import Fault, load_catalogue, load_unchecked_faults
 
 _HEAD = """# Faults
 
 Written by `scripts/docs`; do not edit. Doctor has a check for each of these, in this order: cause before effect.
-`trackbed faults ID` explains one. `trackbed doctor` inspects one host. What needs the views of other nodes, the
-addresses of leaves or management addresses is checked in the lab only.
+`trackbed faults ID` explains one. "Checked on" says where its check runs:
+
+- **host**: `trackbed doctor` on a host
+- **capture**: `trackbed doctor --root` on an unpacked capture of a host
+- **nodes**: where the views of other nodes are read too
+- **lab**: in the lab only, which knows the addresses of leaves
 
 Each check is tested by the fault being named first, and by silence on a sound host, in one of two ways:
 
@@ -24,7 +29,7 @@ and mended there: `scripts/test --all tests/lab/test_servers.py`. Where such a s
 breaks, a file is laid over what the kernel shows, or a line is written into its log.
 """
 
-_COLUMNS = "| fault | verdict | what is checked | tested in |\n|---|---|---|---|\n"
+_COLUMNS = "| fault | verdict | what is checked | checked on | tested in |\n|---|---|---|---|---|\n"
 
 
 def render_faults_page() -> str:
@@ -43,14 +48,19 @@ def _iter_steps() -> Iterator[str]:
     counts = {
         place: sum(place in describe_tests(fault) for fault in faults) for place in ("namespaces", "files", "servers")
     }
-    yield f"\n{len(faults)} checks: " + ", ".join(f"{count} in {place}" for place, count in counts.items()) + ".\n"
+    on_host = sum("host" in list_places(fault) for fault in faults.values())
+    yield (
+        f"\n{len(faults)} checks, {on_host} of which run on a host: "
+        + ", ".join(f"{count} in {place}" for place, count in counts.items())
+        + ".\n"
+    )
     for step, members in groupby(faults.values(), key=lambda fault: fault.step):
         yield f"\n## {step}\n\n{_COLUMNS}{''.join(map(_render_row, members))}"
 
 
 def _render_row(fault: Fault) -> str:
-    reboot = ", reboot" if fault.needs_reboot else ""
-    return f"| `{fault.id}` | {fault.verdict}{reboot} | {fault.title} | {describe_tests(fault.id)} |\n"
+    reboot, places = ", reboot" if fault.needs_reboot else "", ", ".join(list_places(fault))
+    return f"| `{fault.id}` | {fault.verdict}{reboot} | {fault.title} | {places} | {describe_tests(fault.id)} |\n"
 
 
 def _iter_unchecked() -> Iterator[str]:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 @click.argument("fault_id", required=False, shell_complete=complete_fault)
 @output_option("table", "json")
 def command(fault_id: str | None, output_format: str) -> None:
-    """List the faults that doctor knows, or explain one; the column `lab` says where the lab can break it.
+    """List the faults that doctor knows, or explain one.
+
+    The column `checked on` says where its check runs, `lab` where the lab can break it.
 
     \b
     Examples:
@@ -35,8 +37,11 @@ def command(fault_id: str | None, output_format: str) -> None:
     else:
         from trackbed.cli.tables import print_table
 
-        rows = [(f.step, f.id, f.verdict, ", ".join(list_labs(f.id) or ()) or "-", f.title) for f in chosen]
-        print_table(("step", "fault", "verdict", "lab", "what is checked"), rows)
+        rows = [
+            (f.step, f.id, f.verdict, ", ".join(list_places(f)), ", ".join(list_labs(f.id) or ()) or "-", f.title)
+            for f in chosen
+        ]
+        print_table(("step", "fault", "verdict", "checked on", "lab", "what is checked"), rows)
 
 
 def print_fault(fault: Fault, output_format: str) -> None:
@@ -48,12 +53,20 @@ def print_fault(fault: Fault, output_format: str) -> None:
         emit_json(_build_document(filled))
         return
     click.echo(f"{filled.id} ({filled.step}, {filled.verdict}): {filled.title}")
+    click.echo(f"  checked on: {', '.join(list_places(fault))}")
     click.echo(f"  why: {filled.cause}\n  fix: {filled.fix}")
     for lab in list_labs(fault.id) or ():
         click.echo(f"  lab: {_BREAK[lab].format(fault.id)}")
 
 
 _BREAK = {"namespaces": "trackbed lab break {}", "servers": "trackbed lab vm break node-0 {}"}
+
+
+def list_places(fault: Fault) -> list[str]:
+    """Return where the check of a fault runs: host, nodes or lab; and capture where a capture holds its inputs."""
+    from trackbed.cli.archived import STEPS
+
+    return [fault.runs_on, *(["capture"] if fault.runs_on == "host" and fault.step in STEPS else [])]
 
 
 def list_labs(fault_id: str) -> list[str] | None:
@@ -69,4 +82,4 @@ def list_labs(fault_id: str) -> list[str] | None:
 def _build_document(fault: Fault) -> dict[str, object]:
     import msgspec
 
-    return {**msgspec.to_builtins(fault), "lab": list_labs(fault.id)}
+    return {**msgspec.to_builtins(fault), "runsOn": list_places(fault), "lab": list_labs(fault.id)}

@@ -30,6 +30,9 @@ class Fault(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     """Whether the fix takes effect only after a reboot."""
     disruptive: bool = False
     """Whether the fix disrupts workloads on the node."""
+    runs_on: Literal["host", "nodes", "lab"] = "host"
+    """What the check needs: the host alone, the views of other nodes too, or what only the lab knows, such as the
+    addresses of leaves."""
 
 
 @cache
