@@ -10,8 +10,9 @@ import yaml
 
 from tests.doctor.sound import build_sound_view
 from tests.doctor.test_checks import FAULTS, NODE
+from trackbed.doctor.across.judgement import CHECKS
 from trackbed.doctor.catalogue import load_catalogue, load_unchecked_faults
-from trackbed.doctor.checks import run_checks
+from trackbed.doctor.diagnosis import diagnose_nodes
 from trackbed.doctor.finding import BROKEN
 
 FACTS = Path(__file__).parents[3] / "shared" / "facts" / "faults.yaml"
@@ -48,6 +49,11 @@ def test_the_readme_counts_what_a_host_alone_is_checked_for() -> None:
 
 @pytest.mark.parametrize("fault_id", FAULTS)
 def test_a_check_runs_where_the_catalogue_says(fault_id: str) -> None:
-    alone = replace(FAULTS[fault_id](build_sound_view(NODE)), peers=None, switches=None, management=())
-    verdicts = {finding.verdict for finding in run_checks(alone) if finding.id == fault_id}
+    alone = replace(FAULTS[fault_id](build_sound_view(NODE)), switches=None, management=())
+    verdicts = {finding.verdict for finding in diagnose_nodes([alone]).findings if finding.id == fault_id}
     assert bool(verdicts & BROKEN) is (load_catalogue()[fault_id].runs_on == "host")
+
+
+def test_what_needs_other_nodes_is_a_check_between_nodes() -> None:
+    between_nodes = {fault.id for fault in load_catalogue().values() if fault.runs_on == "nodes"}
+    assert between_nodes <= {check.fault_id for check in CHECKS}
