@@ -26,7 +26,8 @@ _IN_CI = os.environ.get("CI") == "true"
 # The same examples at every run where a failure must be reproducible; no deadline, because the machine is shared.
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, database=None, print_blob=True)
 hypothesis.settings.register_profile("here", deadline=None, print_blob=True)
-hypothesis.settings.register_profile("pure", deadline=None, max_examples=10, print_blob=True)
+hypothesis.settings.register_profile("pure", hypothesis.settings.get_profile("here"), max_examples=10)
+hypothesis.settings.register_profile("gate", hypothesis.settings.get_profile("ci"), max_examples=20)
 hypothesis.settings.load_profile("ci" if _IN_CI else "here")
 
 

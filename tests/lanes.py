@@ -9,6 +9,7 @@ has to declare what it needs, `@pytest.mark.needs("processes")`.
 """
 
 import json
+import os
 import random
 import socket
 import sys
@@ -69,7 +70,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("lane") == "pure":
         config.pluginmanager.register(_PureLane())
         sys.addaudithook(_refuse)
-        hypothesis.settings.load_profile("pure")
+        if not config.getoption("all_tests"):
+            hypothesis.settings.load_profile("gate" if os.environ.get("CI") == "true" else "pure")
     if path := config.getoption("result"):
         config.pluginmanager.register(_Result(Path(path)))
 
