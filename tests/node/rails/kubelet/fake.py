@@ -16,6 +16,7 @@ from typing import Any
 
 import grpc
 
+from tests.waiting import wait_until
 from trackbed.node.rails.kubelet import wire
 
 SECONDS = 60.0
@@ -31,6 +32,9 @@ class Kubelet:
     has_get: bool = True
     registered: queue.Queue[tuple[str, str, str]] = field(default_factory=queue.Queue)
     lists: dict[str, Lists] = field(default_factory=dict)
+    watches: list[Any] = field(default_factory=list)
+    """The calls of ListAndWatch."""
+    watchers: list[threading.Thread] = field(default_factory=list)
 
     def heard(self) -> tuple[str, str, str]:
         """The next registration: version, endpoint, resource."""
@@ -45,7 +49,8 @@ class Kubelet:
         fields = wire.parse_fields(request)
         version, endpoint, resource = (wire.get_last_string(fields, number) for number in (1, 2, 3))
         self.lists[resource] = queue.Queue()
-        threading.Thread(target=self._watch, args=(endpoint, self.lists[resource]), daemon=True).start()
+        self.watchers.append(threading.Thread(target=self._watch, args=(endpoint, self.lists[resource]), daemon=True))
+        self.watchers[-1].start()
         self.registered.put((version, endpoint, resource))
         return b""
 
@@ -53,13 +58,21 @@ class Kubelet:
         with grpc.insecure_channel(f"unix:{self.folder}/device-plugins/{endpoint}") as channel:
             try:
                 watch: Any = channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")
-                for answer in watch(b""):
+                call = watch(b"")
+                self.watches.append(call)
+                for answer in call:
                     listed = [wire.parse_fields(device) for device in wire.get_messages(wire.parse_fields(answer), 1)]
                     heard.put(
                         tuple((wire.get_last_string(device, 1), wire.get_last_string(device, 2)) for device in listed)
                     )
             except grpc.RpcError:
-                return  # the plugin has ended
+                return  # the plugin or this kubelet has ended
+
+    def end_watches(self) -> bool:
+        """Cancel all calls; return whether their threads have ended. A plugin's end does not reach every call."""
+        for watch in list(self.watches):
+            watch.cancel()
+        return not any(watcher.is_alive() for watcher in self.watchers)
 
     def get(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         """PodResourcesLister.Get."""
@@ -98,6 +111,7 @@ def running(kubelet: Kubelet) -> Iterator[None]:
     finally:
         for server in servers:
             server.stop(None).wait(SECONDS)
+        wait_until(kubelet.end_watches, "the kubelet's watches end")
 
 
 def _server(folder: Path, services: Mapping[str, Mapping[str, Any]]) -> grpc.Server:

@@ -34,9 +34,16 @@ def offering(kubelet: Kubelet, offer: dict[str, Offer]) -> Iterator[None]:
     stop, loop = asyncio.Event(), asyncio.new_event_loop()
     plugins = Plugins(kubelet.folder / "device-plugins", lambda: offer["now"], lambda rail: FILES if rail == 5 else ())
 
+    async def serve() -> None:
+        await plugins.run(stop)
+        # Calls of a stopped server end by themselves, a moment later; one that is cancelled then may never end.
+        if calls := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(calls, timeout=SECONDS)
+
     def run() -> None:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:  # it awaits what a stopped server of grpc leaves
-            runner.run(plugins.run(stop))
+        loop.run_until_complete(serve())
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
 
     thread = threading.Thread(target=run)
     thread.start()
