@@ -1,7 +1,9 @@
 """The lanes in which `scripts/test` runs the tests beside each other, each in a process of its own.
 
     cluster    a fixture starts an API server
-    kernel     the marker `needs` or `nightly`, or a fixture that makes namespaces: root, processes, programs
+    lab        the marker `needs` or `nightly`, or a fixture that makes namespaces, in the folders lab and fleet: whole
+               fabrics and hosts
+    kernel     the same in all other folders: root, processes, programs
     pure       all others
 
 In lane pure an audit hook watches the tests: the first process, namespace, netlink or raw socket fails the test, which
@@ -21,12 +23,16 @@ from typing import Any
 import hypothesis
 import pytest
 
-LANES = ("pure", "cluster", "kernel")
+from tests.leaks import ABANDONED
+
+LANES = ("pure", "cluster", "kernel", "lab")
 
 CLUSTER_FIXTURES = frozenset({"api_server", "chart_server", "cluster", "control_plane_programs", "helm"})
 """Fixtures that start an API server, or bring its programs."""
 KERNEL_FIXTURES = frozenset({"here", "there", "node", "place", "rig"})
 """Fixtures that make namespaces."""
+LAB_FOLDERS = frozenset({"lab", "fleet"})
+"""Folders whose tests wait so much that a lane of their own halves the time."""
 PROGRAM_FIXTURES = CLUSTER_FIXTURES | KERNEL_FIXTURES
 
 _PROCESSES = frozenset({"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"})
@@ -40,7 +46,7 @@ _refusals: list[str] = []
 
 
 def find_lane(item: pytest.Item) -> str:
-    """Return the lane of a test, by its fixtures and its marker."""
+    """Return the lane of a test, by its fixtures, its marker and its folder."""
     fixtures = getattr(item, "fixturenames", ())
     if not CLUSTER_FIXTURES.isdisjoint(fixtures):
         return "cluster"
@@ -49,7 +55,7 @@ def find_lane(item: pytest.Item) -> str:
         or item.get_closest_marker("nightly")
         or not KERNEL_FIXTURES.isdisjoint(fixtures)
     ):
-        return "kernel"
+        return "lab" if item.path.parent.name in LAB_FOLDERS else "kernel"
     return "pure"
 
 
@@ -69,7 +75,6 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("lane") == "pure":
         config.pluginmanager.register(_PureLane())
-        sys.addaudithook(_refuse)
         if not config.getoption("all_tests"):
             hypothesis.settings.load_profile("gate" if os.environ.get("CI") == "true" else "pure")
     if path := config.getoption("result"):
@@ -90,6 +95,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 class _PureLane:
     """Fails a test that is not pure, whatever it made of the refusal."""
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self, session: pytest.Session) -> None:
+        """Watch from here on: pytest-xdist starts workers before, and these start a program."""
+        if not session.config.getoption("numprocesses", None):  # the process that starts workers runs no test
+            sys.addaudithook(_refuse)
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
@@ -104,21 +115,24 @@ class _PureLane:
 
 
 class _Result:
-    """Writes what came of the tests: counts, failures with their texts, reasons of skips."""
+    """Writes what came of the tests: their names, failures with their texts, reasons of skips."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._passed = 0
         self._failures: dict[str, str] = {}
+        self._abandoned: list[str] = []
         self._skips: Counter[str] = Counter()
-        self._deselected = 0
-        self._collected = 0
+        self._deselected: list[str] = []
+        self._nightly: list[str] = []
+        self._collected: list[str] = []
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        self._deselected += len(items)
+        self._deselected += [item.nodeid for item in items]
+        self._nightly += [item.nodeid for item in items if item.get_closest_marker("nightly")]
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self._collected = len(session.items)
+        self._collected = [item.nodeid for item in session.items]
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -127,6 +141,8 @@ class _Result:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self._failures.setdefault(report.nodeid, "\n".join([report.longreprtext, *_format_logs(report)]))
+            if any(name == ABANDONED for name, _ in report.user_properties):
+                self._abandoned.append(report.nodeid)
         elif report.skipped and isinstance(report.longrepr, tuple):
             self._skips[report.longrepr[2].removeprefix("Skipped: ")] += 1
         elif report.when == "call":
@@ -138,8 +154,10 @@ class _Result:
                 {
                     "collected": self._collected,
                     "deselected": self._deselected,
+                    "nightly": self._nightly,
                     "passed": self._passed,
                     "failures": self._failures,
+                    "abandoned": self._abandoned,
                     "skips": self._skips,
                 }
             )

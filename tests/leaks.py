@@ -12,11 +12,14 @@ import threading
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from tests.waiting import wait_until
+
+ABANDONED: Final = "abandoned"
+"""Property of the report of a test that was blamed, with what was abandoned."""
 
 
 class LeakError(Exception):
@@ -47,6 +50,7 @@ class LeakWatch:
 
     def pytest_sessionstart(self) -> None:
         """Listen to the interpreter, in place of pytest's plugin, which blames the test that runs, and to asyncio."""
+        self._kept_threads |= set(threading.enumerate())  # a worker of pytest-xdist talks to its parent in one
         sys.unraisablehook = self._note_unraisable
         logging.getLogger("asyncio").addHandler(self._handler)
 
@@ -81,9 +85,11 @@ class LeakWatch:
     def _pop_complaints(self, item: pytest.Item, nextitem: pytest.Item | None) -> list[str]:
         if nextitem is None or nextitem.path != item.path:
             gc.collect()
+            gc.freeze()  # what is left lives on; read again after each file it would cost a sixth of the whole run
             self._complaints += [*self._find_threads(), *self._find_children()]
         complaints = list(self._complaints)
         self._complaints.clear()
+        item.user_properties += [(ABANDONED, complaint) for complaint in complaints]
         return complaints
 
     def _find_threads(self) -> Iterator[str]:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path, PurePath
 
 import pytest
@@ -21,7 +22,11 @@ PACKAGE = ROOT / "src" / "trackbed"
 SOURCES = [path for folder in ("src", "packages") for path in sorted((ROOT / folder).glob("**/*.py"))]
 ROOMS = [*(path.parent for path in PACKAGE.glob("*/__init__.py")), ROOT / "packages" / "trackbed-lab"]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *(room / "README.md" for room in ROOMS)]
-TREES = {path: ast.parse(path.read_text()) for path in SOURCES}
+
+
+@cache
+def parse_sources() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text()) for path in SOURCES}
 
 
 @pytest.mark.needs("processes")
@@ -133,8 +138,8 @@ def test_no_function_has_more_than_40_lines_of_body() -> None:
     """A signature and a docstring are not counted: a command's are its options and its help."""
     long = {
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
-        for path in SOURCES
-        for node in ast.walk(TREES[path])
+        for path, tree in parse_sources().items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _count_body_lines(node) > 40
     }
     assert long == set()
@@ -142,7 +147,7 @@ def test_no_function_has_more_than_40_lines_of_body() -> None:
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """Imports under TYPE_CHECKING and inside functions are imports."""
-    imports = read_imports({_relative(path): tree for path, tree in TREES.items()})
+    imports = read_imports({_relative(path): tree for path, tree in parse_sources().items()})
     circles = find_circles(build_modules(imports, deferred=True))
     assert circles == set()
 

@@ -7,13 +7,15 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.lanes import LANES
 from tests.server_logs import iter_log_ends
-from tools import prefetch
-from tools.lanes import Result, find_lost, format_summary
+from tools import lanes, prefetch
+from tools.lanes import Result, find_lost, format_summary, give_second_chance
 
 ROOT = Path(__file__).parents[1]
 
@@ -56,6 +58,8 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lanes")
     for name, source in EXAMPLES.items():
         (folder / f"test_{name}.py").write_text(f"{source}\n")
+    (folder / "lab").mkdir()
+    (folder / "lab" / "test_hosts.py").write_text(f"{EXAMPLES['needs']}\n")
     return folder
 
 
@@ -82,12 +86,13 @@ def test_what_starts_a_process_or_opens_netlink_fails_in_the_pure_lane(pure_run:
 @pytest.mark.needs("processes")
 def test_the_lanes_and_what_is_nightly_add_up_to_all(examples: Path, pure_run: str) -> None:
     results = [json.loads((examples / "result.json").read_text())]
-    for lane in ("cluster", "kernel"):
+    for lane in LANES[1:]:
         run_pytest(examples, "--lane", lane, "--result", str(examples / f"{lane}.json"))
         results.append(json.loads((examples / f"{lane}.json").read_text()))
-    assert [result["collected"] for result in results] == [8, 1, 1]
-    assert {result["collected"] + result["deselected"] for result in results} == {11}
-    assert "8 selected" in pure_run or "3 deselected" in pure_run
+    assert [len(result["collected"]) for result in results] == [8, 1, 1, 1]
+    assert {len(result["collected"] + result["deselected"]) for result in results} == {12}
+    assert [len(result["nightly"]) for result in results] == [1] * 4
+    assert "8 selected" in pure_run or "4 deselected" in pure_run
     run_pytest(examples, "--all", "--lane", "kernel", "--result", str(examples / "all.json"))
     assert json.loads((examples / "all.json").read_text())["passed"] == 2
 
@@ -98,10 +103,11 @@ def test_what_a_file_abandons_fails_this_file_and_no_other(tmp_path: Path, name:
     head = "import asyncio, os, socket, subprocess, threading\n"
     (tmp_path / "test_1.py").write_text(f"{head}def test():\n    {ABANDONED[name]}\n")
     (tmp_path / "test_2.py").write_text("import gc\ndef test(): gc.collect()\n")
-    output = run_pytest(tmp_path, "-o", "leak_grace=0")
+    output = run_pytest(tmp_path, "-o", "leak_grace=0", "--result", str(tmp_path / "result.json"))
     assert re.search(r"test_1.py::test (ERROR|FAILED)", output)
     assert "test_2.py::test PASSED" in output
     assert not re.search(r"test_2.py::test (ERROR|FAILED)", output)
+    assert json.loads((tmp_path / "result.json").read_text())["abandoned"] == ["test_1.py::test"]
 
 
 def test_a_failed_test_shows_the_end_of_the_logs_that_were_written_since(tmp_path: Path) -> None:
@@ -114,9 +120,35 @@ def test_a_failed_test_shows_the_end_of_the_logs_that_were_written_since(tmp_pat
     assert text.splitlines() == [f"line {number}" for number in range(70, 100)]
 
 
-def test_lanes_that_found_different_tests_are_told() -> None:
-    assert find_lost([Result("pure", collected=5, deselected=7), Result("kernel", collected=8, deselected=4)]) == ""
-    assert "[11, 12]" in find_lost([Result("pure", collected=5, deselected=7), Result("kernel", collected=11)])
+@pytest.mark.parametrize(
+    ("owned", "problem"),
+    [
+        ([("ab", "cd"), ("cd", "ab")], ""),
+        ([("ab", "cdn"), ("cd", "abn")], ""),
+        ([("ab", "cd"), ("cde", "ab")], "the lanes did not find the same tests: e"),
+        ([("ab", "cd"), ("bcd", "a")], "in two lanes: b"),
+        ([("ab", "cd"), ("c", "abd")], "in no lane: d"),
+    ],
+)
+def test_lanes_hold_every_test_once(owned: list[tuple[str, str]], problem: str) -> None:
+    results = [Result(f"{number}", 0, 0.0, tests, others, "n") for number, (tests, others) in enumerate(owned)]
+    assert find_lost(results) == problem
+
+
+def test_what_a_test_abandoned_gets_no_second_chance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    again: list[Sequence[str]] = []
+
+    def run(lane: str, _options: object, _folder: object, tests: Sequence[str]) -> Result:
+        again.append(tests)
+        return Result(lane, passed=1)
+
+    monkeypatch.setattr(lanes, "run_lane", run)
+    failures = {"test_a.py::test": "timed out", "test_b.py::test": "a task was abandoned"}
+    result = Result("kernel", failures=failures, abandoned=["test_b.py::test"])
+    give_second_chance(result, [], tmp_path)
+    assert again == [["test_a.py::test"]]
+    assert list(result.failures) == ["test_b.py::test"]
+    assert list(result.flaky) == ["test_a.py::test"]
 
 
 def test_the_end_names_the_first_failure_what_was_flaky_and_why_tests_were_skipped() -> None:

@@ -2,10 +2,11 @@
 
     fetch      what must be fetched or built (tools/prefetch.py)
     pure       at once; it needs a core for two minutes
-    kernel     at once; most of its time it waits for the kernel and for processes
+    kernel     at once; most of its time it waits for the kernel
+    lab        at once; most of its time it waits for processes
     cluster    when its programs are built; most of its time it waits for API servers
 
-A few failures of the lanes cluster and kernel get a second chance in a new process: a test that passes then is
+A few failures of the lanes cluster, kernel and lab get a second chance in a new process: a test that passes then is
 reported as FLAKY and blocks nothing. The end is a table of the lanes, the reasons of skips, and the first failure.
 """
 
@@ -23,7 +24,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.lanes import LANES
-from tests.leaks import LeakError
 
 ROOT: Final = Path(__file__).parents[1]
 LANE_SECONDS: Final = 4 * 3600
@@ -41,11 +41,16 @@ class Result:
     lane: str
     status: int = 0
     seconds: float = 0.0
-    collected: int = 0
-    deselected: int = 0
+    collected: Sequence[str] = ()
+    """The tests of this lane."""
+    deselected: Sequence[str] = ()
+    """The tests of the others, and what is nightly."""
+    nightly: Sequence[str] = ()
     passed: int = 0
     failures: dict[str, str] = field(default_factory=dict)
     """Test -> its text."""
+    abandoned: Sequence[str] = ()
+    """Failures of what a test abandoned."""
     skips: dict[str, int] = field(default_factory=dict)
     """Reason -> number of tests."""
     flaky: dict[str, str] = field(default_factory=dict)
@@ -95,7 +100,7 @@ def give_second_chance(result: Result, options: Sequence[str], folder: Path) -> 
 
     What tests abandoned is no accident, nor is anything in lane pure.
     """
-    tests = [test for test, text in result.failures.items() if "::" in test and LeakError.__name__ not in text]
+    tests = [test for test in result.failures if "::" in test and test not in result.abandoned]
     if result.lane == "pure" or not 0 < len(result.failures) <= SECOND_CHANCES or not tests:
         return
     again = run_lane(result.lane, options, folder, tests)
@@ -134,11 +139,17 @@ def run_lanes(options: Sequence[str], folder: Path) -> list[Result]:
 
 
 def find_lost(results: Sequence[Result]) -> str:
-    """Return what is wrong with the numbers of the lanes, which must add up to all tests; empty if nothing is."""
+    """Return what is wrong with the tests of the lanes, which must be all tests, each once; empty if nothing is."""
     lanes = [result for result in results if result.collected]
-    totals = {result.collected + result.deselected for result in lanes}
-    if len(totals) > 1:
-        return f"the lanes found different numbers of tests: {sorted(totals)}"
+    scopes = {frozenset([*lane.collected, *lane.deselected]) for lane in lanes}
+    if len(scopes) > 1:
+        strangers = sorted(frozenset.union(*scopes) - frozenset.intersection(*scopes))
+        return f"the lanes did not find the same tests: {_list_few(strangers)}"
+    counts = Counter(test for lane in lanes for test in lane.collected)
+    if twice := [test for test, count in counts.items() if count > 1]:
+        return f"in two lanes: {_list_few(twice)}"
+    if missing := frozenset[str]().union(*scopes) - counts.keys() - {test for lane in lanes for test in lane.nightly}:
+        return f"in no lane: {_list_few(sorted(missing))}"
     return ""
 
 
@@ -172,6 +183,10 @@ def main() -> int:
         results[0].failures["lanes"] = lost
     print("\n".join(format_summary(results)))
     return 0 if all(result.is_sound for result in results) else 1
+
+
+def _list_few(tests: Sequence[str]) -> str:
+    return ", ".join(tests[:3]) + (f" and {len(tests) - 3} more" if len(tests) > 3 else "")  # noqa: PLR2004
 
 
 def _cut(text: str) -> str:

@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 from trackbed_lab.kubernetes import build
 from trackbed_lab.kubernetes.programs import CNITOOL, CONTROL_PLANE, HELM, SHIM, Program
 
+from tests.cluster.causes.plugin_runs import STANDARD
+
 PAUSES: Final = (5, 30, 120)
 """Seconds before each new try."""
 _MODULES: Final = Path(__file__).parents[1] / "tests" / "crds"
@@ -36,6 +38,7 @@ def list_parts() -> list[Part]:
     return [
         _describe_programs("CNI executable", 10, SHIM),
         _describe_programs("cnitool", 15, CNITOOL),
+        _describe_programs("standard CNI plugins", 15, STANDARD),
         _describe_programs("Kubernetes control plane", 480, CONTROL_PLANE),
         _describe_programs("helm", 90, HELM),
         Part("modules with CRDs", 20, lambda: False, _fetch_modules),

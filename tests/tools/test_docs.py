@@ -11,17 +11,22 @@ from tools.pages.faults_page import render_faults_page
 from trackbed.cluster.stacks import MODULES, load_stack
 from trackbed.doctor.catalogue import load_catalogue
 
-FILES = dict(iter_files())
+
+@pytest.fixture(scope="module")
+def generated() -> dict[Path, str]:
+    return dict(iter_files())
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_a_generated_file_is_the_output_of_its_generator(check_golden: Callable[[Path, str], None], path: Path) -> None:
-    check_golden(path, FILES[path])
+def test_a_generated_file_is_the_output_of_its_generator(
+    check_golden: Callable[[Path, str], None], generated: dict[Path, str]
+) -> None:
+    for path, text in generated.items():
+        check_golden(path, text)
 
 
 @pytest.mark.parametrize("folder", [GOLDEN, STACK_PAGES], ids=["golden", "pages"])
-def test_a_generated_folder_holds_nothing_else(folder: Path) -> None:
-    assert {path for path in FILES if path.parent == folder} == set(folder.iterdir())
+def test_a_generated_folder_holds_nothing_else(generated: dict[Path, str], folder: Path) -> None:
+    assert {path for path in generated if path.parent == folder} == set(folder.iterdir())
 
 
 def test_every_stack_has_a_site_that_it_can_carry() -> None:
