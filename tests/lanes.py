@@ -121,6 +121,7 @@ class _Result:
         self._path = path
         self._passed = 0
         self._failures: dict[str, str] = {}
+        self._causes: dict[str, str] = {}
         self._abandoned: list[str] = []
         self._skips: Counter[str] = Counter()
         self._deselected: list[str] = []
@@ -136,17 +137,23 @@ class _Result:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self._failures[report.nodeid] = str(report.longrepr)
+            self._note_failure(report)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self._failures.setdefault(report.nodeid, "\n".join([report.longreprtext, *_format_logs(report)]))
+            self._note_failure(report)
             if any(name == ABANDONED for name, _ in report.user_properties):
                 self._abandoned.append(report.nodeid)
         elif report.skipped and isinstance(report.longrepr, tuple):
             self._skips[report.longrepr[2].removeprefix("Skipped: ")] += 1
         elif report.when == "call":
             self._passed += 1
+
+    def _note_failure(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        """Keep the text of a test's first failure, what the servers said before, and its cause in one line."""
+        text = "\n".join([*_format_logs(report), report.longreprtext])
+        self._failures.setdefault(report.nodeid, text)
+        self._causes.setdefault(report.nodeid, _find_cause(report))
 
     def pytest_sessionfinish(self) -> None:
         self._path.write_text(
@@ -157,6 +164,7 @@ class _Result:
                     "nightly": self._nightly,
                     "passed": self._passed,
                     "failures": self._failures,
+                    "causes": self._causes,
                     "abandoned": self._abandoned,
                     "skips": self._skips,
                 }
@@ -164,7 +172,15 @@ class _Result:
         )
 
 
-def _format_logs(report: pytest.TestReport) -> list[str]:
+def _find_cause(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Return in one line why a test failed."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text: str = crash.message if crash else report.longreprtext
+    lines = [line for line in text.splitlines() if line.strip()]
+    return (lines[0] if crash else lines[-1]) if lines else "it says nothing"
+
+
+def _format_logs(report: pytest.TestReport | pytest.CollectReport) -> list[str]:
     return [f"{title}:\n{text}" for title, text in report.sections if title.startswith("end of ")]
 
 

@@ -154,16 +154,16 @@ def test_what_a_test_abandoned_gets_no_second_chance(tmp_path: Path, monkeypatch
 def test_the_end_names_the_first_failure_what_was_flaky_and_why_tests_were_skipped() -> None:
     text = "\n".join(f"line {number}" for number in range(100))
     results = [
-        Result("pure", passed=3, failures={"test_a.py::test": text}, skips={"needs wrench": 2}),
-        Result("kernel", passed=4, flaky={"test_b.py::test": "timed out"}),
+        Result("pure", 1, 0, passed=3, failures={"test_a.py::test": text}, causes={"test_a.py::test": "it is red"}),
+        Result("kernel", passed=4, flaky={"test_b.py::test": "timed out"}, skips={"needs wrench": 2}),
     ]
     lines = "\n".join(format_summary(results)).splitlines()
-    assert lines[-1] == "7 passed, 1 failed, 2 skipped"
+    assert lines[-2:] == ["FAILED test_a.py::test: it is red", "7 passed, 1 failed, 2 skipped"]
     assert "line 99" in lines
     assert "line 9" not in lines
     assert "FLAKY test_b.py::test" in lines
     assert "skipped     2: needs wrench" in lines
-    assert len(lines) - lines.index("the first failure, test_a.py::test:") < 40
+    assert len(lines) - lines.index("the first failure:") < 40
 
 
 @pytest.mark.parametrize(("failures", "problem"), [(2, ""), (3, "no route to the registry")])

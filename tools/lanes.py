@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.lanes import LANES
+from tools import prefetch
 
 ROOT: Final = Path(__file__).parents[1]
 LANE_SECONDS: Final = 4 * 3600
@@ -32,6 +33,8 @@ SECOND_CHANCES: Final = 10
 """More failures than these are no accident."""
 _TAIL: Final = 24
 """Lines of the first failure at the end."""
+_WIDTH: Final = 400
+"""Characters of a line that names a failure."""
 
 
 @dataclass(slots=True)
@@ -48,7 +51,9 @@ class Result:
     nightly: Sequence[str] = ()
     passed: int = 0
     failures: dict[str, str] = field(default_factory=dict)
-    """Test -> its text."""
+    """Test -> what servers said, then its text."""
+    causes: dict[str, str] = field(default_factory=dict)
+    """Test -> its cause in a line."""
     abandoned: Sequence[str] = ()
     """Failures of what a test abandoned."""
     skips: dict[str, int] = field(default_factory=dict)
@@ -115,7 +120,7 @@ def run_lanes(options: Sequence[str], folder: Path) -> list[Result]:
 
     def run(lane: str) -> None:
         if lane == "cluster":
-            prefetch.join()
+            fetching.join()
             if results["fetch"].status:
                 results[lane] = Result(lane, 1, failures={"lane cluster": "not run: its programs cannot be had"})
                 return
@@ -124,13 +129,11 @@ def run_lanes(options: Sequence[str], folder: Path) -> list[Result]:
 
     def fetch() -> None:
         started = time.monotonic()
-        status = run_command("fetch", [sys.executable, "-m", "tools.prefetch"])
-        results["fetch"] = Result("fetch", status, time.monotonic() - started)
-        if status:
-            results["fetch"].failures = {"prefetch": "a part cannot be had; the reason is above"}
+        problems = prefetch.fetch_missing()
+        results["fetch"] = Result("fetch", int(bool(problems)), time.monotonic() - started, failures=problems)
 
-    prefetch = threading.Thread(target=fetch)
-    workers = [prefetch, *(threading.Thread(target=run, args=[lane]) for lane in LANES)]
+    fetching = threading.Thread(target=fetch)
+    workers = [fetching, *(threading.Thread(target=run, args=[lane]) for lane in LANES)]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -160,14 +163,15 @@ def format_summary(results: Sequence[Result]) -> list[str]:
     lines += [f"skipped {number:5}: {reason}"[:150] for reason, number in skips.most_common()]
     for result in results:
         lines += [f"FLAKY {test}\n{_cut(text)}" for test, text in result.flaky.items()]
-    failures = [(test, text) for result in results for test, text in result.failures.items()]
-    lines += [f"FAILED {test}" for test, _ in failures[:SECOND_CHANCES]]
-    if failures:
-        lines += ["", f"the first failure, {failures[0][0]}:", _cut(failures[0][1])]
+    texts = [text for result in results for text in result.failures.values()]
+    if texts:
+        lines += ["", "the first failure:", _cut(texts[0])]
     lines += ["", f"{'lane':8} {'passed':>7} {'failed':>7} {'flaky':>6} {'skipped':>8} {'time':>7}"]
     for result in results:
         counts = f"{result.passed:7} {len(result.failures):7} {len(result.flaky):6} {sum(result.skips.values()):8}"
         lines.append(f"{result.lane:8} {counts} {result.seconds:5.0f} s")
+    failures = [(test, result.causes.get(test, text)) for result in results for test, text in result.failures.items()]
+    lines += [f"FAILED {test}: {' '.join(cause.split())}"[:_WIDTH] for test, cause in failures[:SECOND_CHANCES]]
     passed = sum(result.passed for result in results)
     return [*lines, f"{passed} passed, {len(failures)} failed, {skips.total()} skipped"]
 
@@ -176,7 +180,8 @@ def main() -> int:
     """Run everything and print the summary; the exit status is 1 if something failed."""
     options = sys.argv[1:]
     os.chdir(ROOT)
-    subprocess.run([sys.executable, "-m", "tools.prefetch", "--list"], check=False, timeout=60)
+    if announcement := prefetch.announce_missing():
+        print(announcement, flush=True)
     with tempfile.TemporaryDirectory(prefix="l-") as name:
         results = run_lanes(options, Path(name))
     if lost := find_lost(results):

@@ -1,12 +1,9 @@
-"""Fetch and build what the tests need, before any of them counts: `python -m tools.prefetch [--list]`.
+"""Fetch and build what the tests need, before any of them counts.
 
-Each part is tried three times, so that a registry's bad moment is no verdict on a change. With `--list` it prints what
-is missing, and the seconds that two idle cores take for it. The exit status is 1 when a part could not be had.
+Each part is tried three times, so that a registry's bad moment is no verdict on a change.
 """
 
-import argparse
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -74,24 +71,29 @@ def _fetch_modules() -> None:
     subprocess.run(argv, cwd=_MODULES, check=True, timeout=_MODULES_SECONDS, capture_output=True)
 
 
-def main() -> int:
-    """Fetch all parts, or list those that are missing; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--list", action="store_true", help="print what is missing, and fetch nothing")
-    missing = [part for part in list_parts() if not part.is_ready()]
-    if parser.parse_args().list:
-        slow = [part for part in missing if part.seconds > _MINUTE]
-        if slow:
-            minutes = round(sum(part.seconds for part in missing) / _MINUTE)
-            print(f"to build, once, some {minutes} minutes on two cores: {', '.join(part.name for part in slow)}")
-        return 0
-    problems = {part.name: problem for part in missing if (problem := fetch_part(part))}
-    for name, problem in problems.items():
-        print(f"prefetch: {name} cannot be had, which is no fault of the change that is tested:\n{problem}")
-    return 1 if problems else 0
+def announce_missing() -> str:
+    """Return a line about what takes minutes to build, once; empty if nothing does."""
+    missing = [part for part in list_parts() if _is_missing(part)]
+    slow = [part.name for part in missing if part.seconds > _MINUTE]
+    minutes = round(sum(part.seconds for part in missing) / _MINUTE)
+    return f"to build, once, some {minutes} minutes on two cores: {', '.join(slow)}" if slow else ""
+
+
+def fetch_missing() -> dict[str, str]:
+    """Fetch all parts; return why those that could not be had could not."""
+    problems = {part.name: fetch_part(part) for part in list_parts() if _is_missing(part)}
+    return {
+        name: f"cannot be had, which is no fault of the change that is tested: {problem}"
+        for name, problem in problems.items()
+        if problem
+    }
+
+
+def _is_missing(part: Part) -> bool:
+    try:
+        return not part.is_ready()
+    except build.BuildError:
+        return True  # no compiler: fetching says so
 
 
 _MINUTE: Final = 60
-
-if __name__ == "__main__":
-    sys.exit(main())
