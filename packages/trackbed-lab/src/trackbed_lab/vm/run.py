@@ -36,7 +36,7 @@ from trackbed_lab.vm.switch import read_refused
 
 FABRIC, PLAN = "/run/own/fabric.yaml", "/run/own/plan.json"
 """The Fabric and its plan on a server. Loading the plan needs no Fabric models: commands start in half the time."""
-SECONDS = 240.0
+SECONDS = 900.0
 _FACTORY = """
 udevadm settle --timeout=60
 for pf in /sys/bus/pci/drivers/igb/0000:*; do cat $pf/sriov_numvfs $pf/net/*/mtu; done | sort | uniq -c
