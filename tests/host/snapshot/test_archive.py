@@ -87,6 +87,40 @@ def tree(root: Path, files: Mapping[str, str], links: Mapping[str, str]) -> Mach
 PORT = "sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0"
 
 
+def test_what_was_unreadable_is_unreadable_in_the_archive(tmp_path: Path) -> None:
+    host = tmp_path / "host"
+    (host / "sys/devices").mkdir(parents=True)
+    for name in ("link", "folder", "file"):
+        (host / "sys" / name).symlink_to(name)  # reading it fails with ELOOP
+    wanted = Wanted(files=("/sys/file", "/sys/folder/*.conf"), links=("/sys/link",), folders=("/sys/devices",))
+    live = read_snapshot(Machine(host), wanted)
+    assert set(live.unreadable) == {"/sys/link", "/sys/folder", "/sys/file"}
+    assert_same(read_snapshot(captured(Machine(host), wanted, tmp_path), wanted), live)
+
+
+def test_what_is_below_an_unreadable_folder_is_left_out_and_named(tmp_path: Path) -> None:
+    (tmp_path / "host/etc").mkdir(parents=True)
+    (tmp_path / "host/etc/file").write_text("text")
+    machine = Unlisted(tmp_path / "host")
+    wanted = Wanted(files=("/etc/file",), folders=("/etc",))
+    with (tmp_path / "host.tar.gz").open("xb") as stream:
+        result = capture(machine, wanted, stream)
+    assert (result.files, result.withheld) == (0, {"/etc/file": "a folder above it could not be listed"})
+    (tmp_path / "unpacked").mkdir()
+    unpack(tmp_path / "host.tar.gz", tmp_path / "unpacked")
+    assert set(read_snapshot(open_machine(tmp_path / "unpacked"), wanted).unreadable) >= {"/etc"}
+
+
+class Unlisted(Machine):
+    """A machine that does not list /etc."""
+
+    def locate_inside(self, path: str) -> Path:
+        """Refuse the folder, not what is below it."""
+        if path == "/etc":
+            raise PermissionError(path)
+        return super().locate_inside(path)
+
+
 def test_links_of_sysfs_stay_links(tmp_path: Path) -> None:
     machine = tree(
         tmp_path / "host",

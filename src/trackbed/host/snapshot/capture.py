@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import BinaryIO
+from pathlib import PurePosixPath
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
@@ -20,6 +21,8 @@ from trackbed.host.snapshot.secrets import is_forbidden, mask_secrets
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 from trackbed.host.snapshot.take import read_snapshot
 
+_T = TypeVar("_T")
+
 MAX_BYTES = 64 << 20
 """Size limit of all files together, before compression."""
 MAX_OUTPUT_BYTES = 1 << 20
@@ -27,6 +30,7 @@ MAX_OUTPUT_BYTES = 1 << 20
 
 _FORBIDDEN = "it never leaves a machine"
 _REVEALING = "a name, address or serial number of this machine was found in it"
+_UNLISTED = "a folder above it could not be listed"
 _TOO_LARGE = f"the archive would exceed {MAX_BYTES >> 20} MiB"
 
 
@@ -47,10 +51,10 @@ def capture(machine: Machine, wanted: Wanted, stream: BinaryIO, key: bytes | Non
 
     With a key, names, addresses and serial numbers are replaced by pseudonyms that depend on it.
     """
-    snapshot = read_snapshot(machine, wanted)
+    snapshot, withheld = _drop_below_unreadable(read_snapshot(machine, wanted))
     contents = mask_snapshot(snapshot).files
     masked = tuple(sorted(path for path, raw in contents.items() if raw != snapshot.files[path]))
-    withheld = dict.fromkeys(sorted(snapshot.files.keys() - contents.keys()), _FORBIDDEN)
+    withheld |= dict.fromkeys(sorted(snapshot.files.keys() - contents.keys()), _FORBIDDEN)
     members = build_members(machine, snapshot, dict(contents))
     outputs = [_mask_output(argv, ran.status, ran.output) for argv, ran in snapshot.outputs.items()]
     if key is not None:
@@ -63,6 +67,28 @@ def capture(machine: Machine, wanted: Wanted, stream: BinaryIO, key: bytes | Non
     write_archive(stream, members, msgspec.json.encode(record))
     files = sum(isinstance(content, bytes) for content in members.values())
     return CaptureResult(files, len(outputs), masked, withheld)
+
+
+def _drop_below_unreadable(snapshot: Snapshot) -> tuple[Snapshot, dict[str, str]]:
+    """Return a snapshot without what is below an unreadable folder, and these paths with the reason.
+
+    In an archive such a folder is a link to itself, so that it is unreadable there, too.
+    """
+    if not snapshot.unreadable:
+        return snapshot, {}
+    dropped = {
+        path: _UNLISTED
+        for path in (*snapshot.files, *snapshot.links, *snapshot.folders, *snapshot.unreadable)
+        if any(str(folder) in snapshot.unreadable for folder in PurePosixPath(path).parents)
+    }
+
+    def keep(values: Mapping[str, _T]) -> dict[str, _T]:
+        return {path: value for path, value in values.items() if path not in dropped}
+
+    kept = Snapshot(
+        keep(snapshot.files), keep(snapshot.links), keep(snapshot.folders), snapshot.outputs, keep(snapshot.unreadable)
+    )
+    return kept, dropped
 
 
 def mask_snapshot(snapshot: Snapshot) -> Snapshot:

@@ -54,7 +54,10 @@ class Snapshot:
     outputs: Mapping[tuple[str, ...], ProgramResult] = field(default_factory=dict)
     """Command -> exit status and output; a program that the host lacks has no entry."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    """Path -> why an existing file could not be read."""
+    """Path of a file, link or folder -> why it could not be read, or why a folder that a pattern needs was not listed.
+
+    What is below such a folder may be missing here although the host has it.
+    """
 
     def read(self, path: str) -> str | Absent | Unreadable:
         """Return the text of a file, stripped of surrounding whitespace."""
@@ -108,6 +111,12 @@ class Snapshot:
         """Return the output of a command that succeeded; None otherwise."""
         outcome = self.get_outcome(*argv)
         return outcome.output if isinstance(outcome, ProgramResult) and outcome.status == 0 else None
+
+
+def is_above(path: str, pattern: str) -> bool:
+    """Return whether a pattern matches paths below this one."""
+    parts, pattern_parts = path.split("/"), pattern.split("/")
+    return len(parts) < len(pattern_parts) and _is_match(parts, pattern_parts[: len(parts)])
 
 
 def _is_match(path: list[str], pattern: list[str]) -> bool:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from fnmatch import fnmatchcase
+from itertools import groupby
+from typing import TypeVar
 
 from trackbed.host.machine import Machine
 from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
+_T = TypeVar("_T")
+
+_ABSENT_ERRORS = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _READ_ERRORS = (OSError, ValueError, RuntimeError)
 """Errors of a path that is unreadable or outside the root; RuntimeError: link loops before Python 3.13."""
 
@@ -27,25 +34,43 @@ MAX_FILE_BYTES = 1 << 20
 
 
 def read_snapshot(machine: Machine, wanted: Wanted) -> Snapshot:
-    """Read everything in `wanted`. Absent and unreadable paths do not raise."""
-    files: dict[str, bytes] = {}
+    """Read everything in `wanted`. Absent and unreadable paths do not raise.
+
+    A folder that a pattern needs and that cannot be listed is unreadable.
+    """
     unreadable: dict[str, str] = {}
-    for path in _expand_patterns(machine, wanted.files):
-        try:
-            files[path] = _read_file(machine, path)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            continue  # the file was removed in the meantime, or is a folder
-        except _READ_ERRORS as error:
-            unreadable[path] = str(getattr(error, "strerror", None) or error)
     return Snapshot(
-        files, _read_links(machine, wanted), _read_folders(machine, wanted), _run_commands(machine, wanted), unreadable
+        _read_paths(machine, wanted.files, _read_file, unreadable),
+        _read_paths(machine, wanted.links, _read_link, unreadable),
+        _read_paths(machine, wanted.folders, _list_folder, unreadable),
+        _run_commands(machine, wanted),
+        unreadable,
     )
+
+
+def _read_paths(
+    machine: Machine, patterns: tuple[str, ...], read: Callable[[Machine, str], _T], unreadable: dict[str, str]
+) -> dict[str, _T]:
+    """Return what is read of each path that matches; add to `unreadable` why a path could not be read."""
+    values: dict[str, _T] = {}
+    for path in _expand_patterns(machine, patterns, unreadable):
+        try:
+            values[path] = read(machine, path)
+        except _ABSENT_ERRORS:
+            continue  # it was removed in the meantime, or is of another type
+        except _READ_ERRORS as error:
+            unreadable[path] = _describe_error(error)
+    return values
+
+
+def _describe_error(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error)
 
 
 def list_ports(machine: Machine) -> dict[str, str]:
     """Return interface -> PCI address of every physical function with an interface, sorted by name."""
     addresses: dict[str, str] = {}
-    for link in sorted(_expand_patterns(machine, ("/sys/class/net/*/device",))):
+    for link in sorted(_expand_patterns(machine, ("/sys/class/net/*/device",), {})):
         with suppress(*_READ_ERRORS):
             function = machine.locate(link).readlink().name
             virtual = os.path.lexists(machine.locate(f"{link}/physfn"))
@@ -79,15 +104,38 @@ def _fill_placeholders(pattern: str, ports: Mapping[str, str | None]) -> Iterato
             yield pattern.replace("{netdev}", netdev).replace("{pci}", pci or "")
 
 
-def _expand_patterns(machine: Machine, patterns: tuple[str, ...]) -> Iterator[str]:
-    """Yield the absolute paths that match, without duplicates; paths outside the root are left out."""
+def _expand_patterns(machine: Machine, patterns: tuple[str, ...], unreadable: dict[str, str]) -> Iterator[str]:
+    """Yield the absolute paths that match, without duplicates for each pattern, sorted by folder.
+
+    A path without wildcards is yielded though it may be absent. Names that begin with a dot match no wildcard.
+    """
     for pattern in dict.fromkeys(patterns):
-        if glob.has_magic(pattern):
-            root = str(machine.root).rstrip("/")
-            for path in sorted(glob.glob(glob.escape(root) + pattern)):  # noqa: PTH207 - Path has no absolute patterns
-                yield path[len(root) :]
-        else:
-            yield pattern
+        paths = [""]
+        for is_wild, part in _split_pattern(pattern):
+            if is_wild:
+                paths = [path for folder in paths for path in _match_names(machine, folder, part, unreadable)]
+            else:
+                paths = [f"{path}/{part}" for path in paths]
+        yield from paths
+
+
+def _split_pattern(pattern: str) -> Iterator[tuple[bool, str]]:
+    """Yield the parts of a pattern, and whether each has a wildcard; neighbours without one are one part."""
+    for is_wild, group in groupby(pattern.strip("/").split("/"), glob.has_magic):
+        parts = list(group)
+        yield from [(True, part) for part in parts] if is_wild else [(False, "/".join(parts))]
+
+
+def _match_names(machine: Machine, folder: str, pattern: str, unreadable: dict[str, str]) -> list[str]:
+    """Return the paths of a folder's entries that match; empty if it is absent or cannot be listed."""
+    try:
+        names = _list_folder(machine, folder or "/")
+    except _ABSENT_ERRORS:
+        return []
+    except _READ_ERRORS as error:
+        unreadable[folder or "/"] = _describe_error(error)
+        return []
+    return [f"{folder}/{name}" for name in names if not name.startswith(".") and fnmatchcase(name, pattern)]
 
 
 def _read_file(machine: Machine, path: str) -> bytes:
@@ -95,20 +143,26 @@ def _read_file(machine: Machine, path: str) -> bytes:
         return stream.read(MAX_FILE_BYTES)
 
 
-def _read_links(machine: Machine, wanted: Wanted) -> dict[str, str]:
-    targets = {}
-    for path in _expand_patterns(machine, wanted.links):
-        with suppress(*_READ_ERRORS):
-            targets[path] = str(machine.locate(path).readlink())
-    return targets
+def _read_link(machine: Machine, path: str) -> str:
+    """Return the target of a link.
+
+    Raises:
+        FileNotFoundError: the path is no link.
+        OSError: it cannot be read, or links to itself, as an unreadable path does in an archive.
+    """
+    try:
+        target = str(machine.locate(path).readlink())
+    except OSError as error:
+        if error.errno == errno.EINVAL:  # readlink(2)
+            raise FileNotFoundError(errno.ENOENT, f"{path} is no link") from error
+        raise
+    if target == path.rpartition("/")[2]:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return target
 
 
-def _read_folders(machine: Machine, wanted: Wanted) -> dict[str, tuple[str, ...]]:
-    names = {}
-    for path in _expand_patterns(machine, wanted.folders):
-        with suppress(*_READ_ERRORS):
-            names[path] = tuple(sorted(os.listdir(machine.locate_inside(path))))  # noqa: PTH208 - only the names
-    return names
+def _list_folder(machine: Machine, path: str) -> tuple[str, ...]:
+    return tuple(sorted(os.listdir(machine.locate_inside(path))))  # noqa: PTH208 - only the names
 
 
 def _run_commands(machine: Machine, wanted: Wanted) -> dict[tuple[str, ...], ProgramResult]:
