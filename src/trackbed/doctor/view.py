@@ -10,8 +10,10 @@
     host              files, links and program outputs that host checks read
     neighbour_tables  the kernel's neighbour tables, which all network namespaces share
     vfs, dcb          netlink data of each port's VFs and data center bridging
+    unread            netlink dumps that failed, and why the agent's status is missing
 
-Data that could not be read is None or absent; a check then reports unknown, or nothing.
+Data that could not be read is None or absent; a check then reports unknown, or nothing. `trackbed.doctor.unread`
+withdraws what checks conclude from it.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from trackbed.fabric.model.ranges import V4, Range, format_address
 from trackbed.fabric.plan.plan import AddressPlan, NodePlan, PortPlan
@@ -34,6 +36,11 @@ from trackbed.kernel.netlink.rules import PolicyRule
 from trackbed.kernel.netlink.vfs import VfListing
 from trackbed.kernel.wire.lldp import Advertisement
 from trackbed.kernel.wire.nftables import BaseChain
+
+AGENT: Final = "the agent"
+"""The key of `NodeView.unread` for attachments and refusals."""
+STATE_DUMPS: Final = ("links", "addresses", "routes", "rules", "neighbours")
+"""The keys of `NodeView.unread` for the parts of `NodeView.state`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +125,8 @@ class NodeView:
     """The kernel's neighbour tables after the probes; `overflows` counts from before them. Empty if not read."""
     dcb: Mapping[str, Dcb] = field(default_factory=dict)
     """Interface -> its data center bridging; no entry if the driver has none."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """What could not be read -> the reason: AGENT, a name of STATE_DUMPS, `vfs NETDEV` or `dcb NETDEV`."""
 
     def iter_ports(self) -> Iterator[PortPlan]:
         """Yield the ports that are on the host now, not in a pod."""

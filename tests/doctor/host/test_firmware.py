@@ -209,6 +209,8 @@ def test_a_log_that_nobody_may_read_is_told_once_for_each_fault() -> None:
         ("fw-interface-revision-mismatch", None),
         ("fw-health-compromised", None),
         ("fw-command-timeout", None),
+        ("fw-over-temperature", 0),
+        ("fw-over-temperature", 1),
     }
     assert "Operation not permitted" in findings[0].evidence
 

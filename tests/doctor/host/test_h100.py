@@ -40,8 +40,11 @@ spec:
   addressing: {scheme: shared-subnet, ipv4: 10.0.0.0/13}
 """
 NODE = compute_plan(load_fabric(FABRIC, "fabric.yaml").fabric, {}).nodes[0]
-WITHOUT_LOG = ("bios-above-4g-off", "fw-interface-revision-mismatch", "fw-health-compromised", "fw-command-timeout")
-"""What only the kernel's log can tell, which lspci does not show."""
+WITHOUT_LOG = (
+    *("bios-gpu-missing", "bios-above-4g-off"),
+    *("fw-interface-revision-mismatch", "fw-health-compromised", "fw-command-timeout"),
+)
+"""What the kernel's log would tell, which lspci does not show."""
 PER_RAIL = (
     *("bios-port-pci-absent", "bios-pcie-width-reduced", "bios-pcie-speed-reduced", "bios-numa-node-unknown"),
     *("bios-nic-not-beside-gpu", "bios-acs-redirect-on", "fw-max-read-request-small", "fw-relaxed-ordering-off"),
@@ -60,9 +63,7 @@ def assert_sound(root: Path) -> None:
     """Each check of each rail passes, and the rest cannot be known."""
     findings = list_findings(root)
     verdicts = Counter((finding.id, finding.verdict) for finding in findings)
-    assert verdicts == {(id_, "pass"): 8 for id_ in PER_RAIL} | {("bios-gpu-missing", "pass"): 1} | {
-        (id_, "unknown"): 1 for id_ in WITHOUT_LOG
-    }
+    assert verdicts == {(id_, "pass"): 8 for id_ in PER_RAIL} | {(id_, "unknown"): 1 for id_ in WITHOUT_LOG}
 
 
 def assert_rails(root: Path) -> None:

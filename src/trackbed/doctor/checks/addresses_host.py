@@ -89,12 +89,13 @@ def _describe_shortage(node: NodePlan, table: NeighbourTable, *, shares_host: bo
 
 
 def _list_recorded_tables(host: Snapshot) -> tuple[NeighbourTable, ...]:
-    """Return the tables that a snapshot's files describe."""
+    """Return the tables that a snapshot's files describe, both in size and in entries."""
     sizes = {version: host.read_number(_TABLE_SIZE.format(version=version)) for version in _STATISTICS}
+    counts = {version: _parse_entry_count(host.read_text(path) or "") for version, path in _STATISTICS.items()}
     return tuple(
-        NeighbourTable(FAMILY[version], _parse_entry_count(host.read_text(path) or "") or 0, size, 0)
-        for version, path in _STATISTICS.items()
-        if (size := sizes[version]) is not None
+        NeighbourTable(FAMILY[version], count, size, 0)
+        for version, count in counts.items()
+        if count is not None and (size := sizes[version]) is not None
     )
 
 

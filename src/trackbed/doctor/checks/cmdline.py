@@ -76,10 +76,11 @@ def check_iommu(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     kernel, tables = view.node.common.kernel, {"DMAR", "IVRS"}.intersection(host.folders.get(ACPI, ()))
     if kernel is None or not kernel.iommu:
         return
-    count = len(host.folders.get(GROUPS, ()))
+    groups = host.folders.get(GROUPS)
     if tables or not is_x86(host):
-        evidence = f"{count} groups in {GROUPS}"
-        yield build_finding("cmdline-iommu-off", view.node, None, ok=count > 0, evidence=evidence)
+        ok = None if groups is None else bool(groups)
+        evidence = f"{GROUPS} was not listed" if groups is None else f"{len(groups)} groups in {GROUPS}"
+        yield build_finding("cmdline-iommu-off", view.node, None, ok=ok, evidence=evidence)
     for port, pci in iter_pci_functions(view, host):
         domain_type = read_pci_attribute(host, pci, "iommu_group/type")
         if domain_type is not None:

@@ -4,6 +4,7 @@ import re
 from typing import Any, NamedTuple
 
 from trackbed.doctor.host_yaml import parse_host_yaml
+from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 from trackbed.host.steps.kubelet import CONFIG, FOLDER
 
@@ -29,7 +30,8 @@ def read_kubelet_info(host: Snapshot) -> KubeletInfo | None:
     config = _parse_mapping(host.read_text(CONFIG))
     if config is None:
         return None
-    arguments = host.get_output(*PS_COMMAND) or ""
+    processes = host.get_outcome(*PS_COMMAND)  # its status is 1 if no process is called kubelet (ps(1))
+    arguments = processes.output if isinstance(processes, ProgramResult) and processes.status == 0 else ""
     flags = dict(_FLAG.findall(f"{host.read_text(_FLAGS) or ''} {arguments}"))
     if not arguments or "config-dir" in flags:
         for path in host.glob(f"{FOLDER}/*.conf"):

@@ -93,11 +93,7 @@ def check_plugins(view: NodeView, host: Snapshot, kubelet: KubeletInfo) -> Itera
         root = kubelet.flags.get("root-dir", _KUBELET_FOLDER)
         evidence = f"kubelet's folder is {root}; no {_SOCKET} in {', '.join(missing)}" if missing else ""
         yield build_finding("kubelet-plugin-socket-missing", view.node, None, ok=not missing, evidence=evidence)
-    drivers = [
-        path
-        for path, names in host.folders.items()
-        if path.startswith(f"{_KUBELET_FOLDER}/plugins/") and _DRA_SOCKET in names
-    ]
+    drivers = [path for path in host.glob(f"{_KUBELET_FOLDER}/plugins/*") if _DRA_SOCKET in host.folders.get(path, ())]
     version = kubelet.version
     if drivers and version != (0, 0):
         evidence = f"kubelet {version[0]}.{version[1]} with the DRA driver {drivers[0].rpartition('/')[2]}"

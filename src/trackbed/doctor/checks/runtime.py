@@ -52,10 +52,9 @@ def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:
         yield build_finding("runtime-memlock-low", view.node, None, ok=not low, evidence=evidence)
     if not find_processes(host, "containerd"):
         return
-    config = read_containerd_config(host)
-    yield from check_network(view, host, config)
-    yield from check_cdi(view, host, config)
-    yield from check_handlers(view, host, config)
+    yield from check_network(view, host)
+    yield from check_cdi(view, host)
+    yield from check_handlers(view, host)
 
 
 def _read_memlock_limits(host: Snapshot) -> dict[str, str]:
@@ -111,8 +110,9 @@ def _merge_tables(base: dict[str, Any], override: dict[str, Any]) -> dict[str, A
     return {**base, **override, **merged}
 
 
-def check_network(view: NodeView, host: Snapshot, config: dict[str, Any]) -> Iterator[Finding]:
+def check_network(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check that containerd has a CNI configuration, and NRI if DRANET is installed."""
+    config = read_containerd_config(host)
     folder = config.get("cni", {}).get("conf_dir", _NETWORKS[0])
     if folder in _NETWORKS:
         names = host.folders.get(folder, ())
@@ -130,8 +130,9 @@ def check_network(view: NodeView, host: Snapshot, config: dict[str, Any]) -> Ite
         yield build_finding("runtime-nri-disabled", view.node, None, ok=ok, evidence=evidence)
 
 
-def check_cdi(view: NodeView, host: Snapshot, config: dict[str, Any]) -> Iterator[Finding]:
+def check_cdi(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check that containerd reads the host's CDI specifications; skipped without any and without Trackbed's agent."""
+    config = read_containerd_config(host)
     specs = [path for path in host.glob(*(f"{folder}/*" for folder in _SPECS)) if path.endswith((".json", ".yaml"))]
     if not specs and "agent.sock" not in host.folders.get(_AGENT, ()):
         return
@@ -175,8 +176,9 @@ def _parse_device_names(path: str, text: str) -> list[str]:
     return [f"{spec['kind']}={name}" for name in names if name]
 
 
-def check_handlers(view: NodeView, host: Snapshot, config: dict[str, Any]) -> Iterator[Finding]:
+def check_handlers(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check for the NVIDIA runtime handler, and that containerd and kubelet use the same cgroup driver."""
+    config = read_containerd_config(host)
     runtimes = config.get("containerd", {}).get("runtimes", {})
     if "toolkit-ready" in host.folders.get(_TOOLKIT, ()):
         uses_cdi = bool(config.get("enable_cdi") and host.glob(*(f"{folder}/nvidia*" for folder in _SPECS)))

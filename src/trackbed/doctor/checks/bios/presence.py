@@ -60,18 +60,20 @@ def check_gpus(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 
     A host without GPUs is skipped, because every node of a plan has GPU numbers.
     """
-    accelerators, log = list_accelerators(host), read_kernel_log(host) or ""
+    accelerators, log = list_accelerators(host), read_kernel_log(host)
     if not accelerators:
         return
     planned = len({gpu for port in view.node.ports for gpu in port.gpus})
     driven = host.folders.get(DRIVER_GPUS)
     nvidia = [pci for pci in accelerators if read_pci_attribute(host, pci, "vendor") == NVIDIA]
-    xid = find_log_line(log, r"NVRM: Xid .*: 79\b")  # Xid 79: the GPU has fallen off the bus
+    xid = find_log_line(log or "", r"NVRM: Xid .*: 79\b")  # Xid 79: the GPU has fallen off the bus
     has_lost = driven is not None and len(driven) < len(nvidia)
     evidence = f"{len(accelerators)} GPUs on the bus, {planned} planned"
     evidence += f", {len(driven)} of {len(nvidia)} with their driver" if driven is not None else ""
-    ok = len(accelerators) >= planned and not has_lost and not xid
-    yield build_finding("bios-gpu-missing", view.node, None, ok=ok, evidence="; ".join(filter(None, (evidence, xid))))
+    is_sound = len(accelerators) >= planned and not has_lost and not xid
+    ok = None if is_sound and log is None else is_sound
+    line = describe_log_error(host) if ok is None else xid
+    yield build_finding("bios-gpu-missing", view.node, None, ok=ok, evidence="; ".join(filter(None, (evidence, line))))
 
 
 def check_iommu_table(view: NodeView, host: Snapshot) -> Iterator[Finding]:

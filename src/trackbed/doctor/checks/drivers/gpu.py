@@ -52,11 +52,11 @@ def check_gpudirect(view: NodeView, host: Snapshot, driver_version: str) -> Iter
     refusal = find_log_line(read_kernel_log(host) or "", _UNKNOWN_SYMBOL) if not peermem else ""
     paths = [*peermem, *(["DMA-BUF: open kernel modules"] if has_dmabuf else [])]
     evidence = ", ".join(paths) or "no nvidia-peermem, and no DMA-BUF (it needs the open kernel modules and Linux 5.12)"
+    yield build_finding("driver-gpudirect-path-missing", view.node, None, ok=bool(paths), evidence=evidence)
     if peermem or not has_dmabuf:
         yield build_finding(
             "driver-peermem-unknown-symbol", view.node, None, ok=not refusal, evidence=refusal or evidence
         )
-    yield build_finding("driver-gpudirect-path-missing", view.node, None, ok=bool(paths), evidence=evidence)
 
 
 def _read_kernel_release(host: Snapshot) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from trackbed.doctor.hardware import (
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.plan.plan import PortPlan
 from trackbed.host.kinds.firmware import Parameter, Value, Want, parse_values
+from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot import pci as registers
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 from trackbed.host.steps import firmware as planned
@@ -48,19 +49,32 @@ _OFFLOAD = "INTERNAL_CPU_OFFLOAD_ENGINE"
 def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check the firmware settings of each port."""
     for port, pci in iter_pci_functions(view, host):
-        values = read_flash_parameters(host, pci)
         yield from check_sriov(view, host, port, pci)
         yield from check_link_layer(view, host, port, pci)
-        yield from check_pending_reset(view, port, values, _list_planned_parameters(view, host, port, pci))
         yield from check_bluefield(view, host, port, pci)
         yield from check_ats(view, host, port, pci)
         yield from check_roce(view, host, port, pci)
+        values = read_flash_parameters(host, pci)
+        yield from check_pending_reset(view, port, values, _list_planned_parameters(view, host, port, pci))
 
 
 def read_flash_parameters(host: Snapshot, pci: str) -> Mapping[str, Value]:
-    """Return the values of the parameters in the NIC's flash, by name; empty if no tool could read them."""
-    outputs = (host.get_output(tool, "-d", pci, "-e", "q") for tool in _TOOLS)
+    """Return the values of the parameters in the NIC's flash, by name; empty if no tool could read them.
+
+    A tool that failed is asked only if no other has succeeded.
+    """
+    if read_pci_attribute(host, pci, "vendor") != NVIDIA_NIC:
+        return {}
+    commands = sorted(
+        ((tool, "-d", pci, "-e", "q") for tool in _TOOLS), key=lambda argv: not _has_succeeded(host, argv)
+    )
+    outputs = (host.get_output(*argv) for argv in commands)
     return parse_values(next((output for output in outputs if output), ""))
+
+
+def _has_succeeded(host: Snapshot, argv: tuple[str, ...]) -> bool:
+    outcome = host.get_outcome(*argv)
+    return isinstance(outcome, ProgramResult) and outcome.status == 0
 
 
 def list_unmet_settings(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> list[str]:

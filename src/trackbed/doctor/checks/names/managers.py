@@ -10,6 +10,7 @@ from trackbed.doctor.evidence import summarize_items
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.host_yaml import parse_host_yaml
 from trackbed.doctor.view import NodeView
+from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 from trackbed.host.transaction import netplan_entries
 
@@ -17,6 +18,8 @@ _CLOUD_INIT = "/etc/netplan/50-cloud-init.yaml"
 """File that cloud-init writes at every boot if it configures the network (cloudinit/net/netplan.py)."""
 _CLOUD_CONFIG = ("/etc/cloud/cloud.cfg", "/etc/cloud/cloud.cfg.d/*.cfg")
 _NM = ("nmcli", "-t", "-f", "DEVICE,STATE", "device")
+_NOT_RUNNING = 8
+"""Exit status of nmcli(1) where NetworkManager is not running."""
 _NM_FILES = "/etc/NetworkManager/system-connections"
 _TRACKBED_PREFIX = "trackbed-"
 _FIELD_SEPARATOR = re.compile(r"(?<!\\):")
@@ -61,9 +64,12 @@ def _disables_network(text: str) -> bool:
 
 def check_network_manager(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check that NetworkManager manages no VFs, and no ports except those whose connections Trackbed rendered."""
+    outcome = host.get_outcome(*_NM)
+    if not isinstance(outcome, ProgramResult) or outcome.status == _NOT_RUNNING:
+        return
     output = host.get_output(*_NM)
     if output is None:
-        return  # NetworkManager is not installed or not running (nmcli exits with 8)
+        return
     states = dict(_parse_device_state(line) for line in output.splitlines())
     renders_ports = any(name.startswith(_TRACKBED_PREFIX) for name in host.folders.get(_NM_FILES, ()))
     for port in view.iter_ports():

@@ -1,7 +1,6 @@
 """Each port has one RDMA device, with the device nodes that programs open; no device is lost in a namespace."""
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
 
 from trackbed.doctor.catalogue import build_finding
 from trackbed.doctor.checks.rdma.stack import CLASSES, NODES, RDMA_DRIVERS
@@ -24,16 +23,15 @@ def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check each port with RDMA hardware, and if any port uses soft-RoCE, every port."""
     if "infiniband" not in host.folders.get(CLASSES, ()):
         return
-    devices = {port.rail: list_rdma_devices(host, port.netdev) for port in view.iter_ports()}
-    has_soft = any(device.is_soft for port_devices in devices.values() for device in port_devices)
-    nodes = _DeviceNodes(_map_device_nodes(host, _VERBS), _map_device_nodes(host, _MAD), host.folders.get(NODES, ()))
+    has_soft = any(device.is_soft for port in view.iter_ports() for device in list_rdma_devices(host, port.netdev))
     for port in view.iter_ports():
         if view.find_link(port) is None:
             continue  # step names reports the missing interface
-        port_devices, driver = devices[port.rail], host.get_target(f"{get_device_folder(port.netdev)}/driver")
-        if port_devices or has_soft or driver in RDMA_DRIVERS:
-            yield check_device_count(view, port, port_devices, driver)
-        yield from check_device_nodes(view, port, nodes, port_devices)
+        devices = list_rdma_devices(host, port.netdev)
+        driver = host.get_target(f"{get_device_folder(port.netdev)}/driver")
+        if devices or has_soft or driver in RDMA_DRIVERS:
+            yield check_device_count(view, port, devices, driver)
+        yield from check_device_nodes(view, host, port, devices)
         yield from check_lost_devices(view, host, port)
 
 
@@ -42,31 +40,24 @@ def check_device_count(
 ) -> Finding:
     """Check that the port has exactly one RDMA device."""
     names = ", ".join(device.name for device in devices) or "none"
-    evidence = f"{port.netdev} (driver {driver}) has RDMA devices: {names}"
+    evidence = f"{port.netdev} (driver {driver or 'none'}) has RDMA devices: {names}"
     return build_finding("rdma-device-missing-for-port", view.node, port, ok=len(devices) == 1, evidence=evidence)
 
 
-class _DeviceNodes(NamedTuple):
-    """RDMA device -> name of its node for verbs and for management datagrams; `present` lists /dev/infiniband."""
-
-    verbs: Mapping[str, str]
-    mad: Mapping[str, str]
-    present: Collection[str]
-
-
 def check_device_nodes(
-    view: NodeView, port: PortPlan, nodes: _DeviceNodes, devices: tuple[SysfsRdmaDevice, ...]
+    view: NodeView, host: Snapshot, port: PortPlan, devices: tuple[SysfsRdmaDevice, ...]
 ) -> Iterator[Finding]:
     """Check the device nodes for verbs and for management datagrams; soft-RoCE does not need the latter."""
     hardware = tuple(device for device in devices if not device.is_soft)
-    for fault_id, names, checked in (
-        ("rdma-uverbs-node-missing", nodes.verbs, devices),
-        ("rdma-umad-node-missing", nodes.mad, hardware),
+    for fault_id, pattern, checked in (
+        ("rdma-uverbs-node-missing", _VERBS, devices),
+        ("rdma-umad-node-missing", _MAD, hardware),
     ):
+        names, present = _map_device_nodes(host, pattern), host.folders.get(NODES, ())
         missing = [
             f"{device.name}: {names.get(device.name, 'no node')}"
             for device in checked
-            if names.get(device.name) not in nodes.present
+            if names.get(device.name) not in present
         ]
         if checked:
             listing = summarize_items([names[device.name] for device in checked if device.name in names])

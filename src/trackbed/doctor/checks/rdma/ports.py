@@ -101,17 +101,17 @@ def _read_port_rate(host: Snapshot, port: PortPlan) -> _PortRate | None:
 
 def check_gids(view: NodeView, host: Snapshot, port: PortPlan, device: SysfsRdmaDevice) -> Iterator[Finding]:
     """Check that each planned address has a RoCE v2 GID."""
-    table = list(_read_gids(host, device))
-    if not table:
-        return
     for address in port.addresses:
+        table = list(_read_gids(host, device))
+        if not table:
+            return
         gids = [gid for gid in table if gid.number == _to_gid(address) and gid.netdev == port.netdev]
         kinds = ", ".join(gid.kind for gid in gids) or "no GID"
         evidence = f"{device.name}: {kinds} for {format_address(address.version, address.address)}"
-        yield build_finding("rdma-gid-without-address", view.node, port, ok=bool(gids), evidence=evidence)
         if gids:
             ok = any(gid.kind == _ROCE_V2 for gid in gids)
             yield build_finding("rdma-gid-rocev1-only", view.node, port, ok=ok, evidence=evidence)
+        yield build_finding("rdma-gid-without-address", view.node, port, ok=bool(gids), evidence=evidence)
 
 
 def _to_gid(address: AddressPlan) -> int:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from trackbed.doctor.catalogue import build_finding
+from trackbed.doctor.catalogue import build_finding, format_value
 from trackbed.doctor.checks.vfs.functions import DEVICE, get_device_folder, iter_vfs, read_vf_count
 from trackbed.doctor.evidence import summarize_items
 from trackbed.doctor.finding import Finding
@@ -58,7 +58,7 @@ def check_drivers(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Fi
         return
     driverless = [vf.pci for vf in vfs if vf.driver is None]
     autoprobe = host.read_text(f"{get_device_folder(port.netdev)}/sriov_drivers_autoprobe")
-    evidence = f"no driver: {summarize_items(driverless)}; sriov_drivers_autoprobe {autoprobe}"
+    evidence = f"no driver: {summarize_items(driverless)}; sriov_drivers_autoprobe {format_value(autoprobe)}"
     evidence = evidence if driverless else f"{len(vfs)} have a driver"
     yield build_finding("vfs-driver-missing", view.node, port, ok=not driverless, evidence=evidence)
     passed_through = [vf.pci for vf in vfs if vf.driver == VFIO]

@@ -53,8 +53,8 @@ def check_vf_count(view: NodeView, host: Snapshot, port: PortPlan, vf_count: int
     planned, total = view.node.common.vfs, host.read_number(f"{get_device_folder(port.netdev)}/sriov_totalvfs")
     present = sum(1 for _ in iter_vfs(host, port.netdev))
     evidence = f"sriov_numvfs {vf_count}, sriov_totalvfs {format_value(total)}, {present} present, planned {planned}"
-    yield build_finding("vfs-count-change-busy", view.node, port, ok=vf_count in {0, planned}, evidence=evidence)
     yield build_finding("vfs-count-wrong", view.node, port, ok=vf_count == planned == present, evidence=evidence)
+    yield build_finding("vfs-count-change-busy", view.node, port, ok=vf_count in {0, planned}, evidence=evidence)
 
 
 def check_boot_creation(view: NodeView, port: PortPlan, vf_count: int, creator: str | None) -> Finding:

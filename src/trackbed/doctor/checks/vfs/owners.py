@@ -45,7 +45,7 @@ def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check for VFs that were removed while pods held them, and for VFs that leaked into a namespace."""
     if not view.node.common.vfs:
         return
-    held = None if CHECKPOINT in host.unreadable else list(iter_held_functions(host))
+    held = list(iter_held_functions(host))
     for port in view.iter_ports():
         if read_vf_count(host, port.netdev) is not None:
             yield check_removed_vfs(view, host, port, held)
@@ -83,13 +83,8 @@ def _iter_pci_addresses(device_ids: Any) -> Iterator[str]:  # noqa: ANN401 - JSO
         yield from (device for device in ids or () if isinstance(device, str) and _ADDRESS.fullmatch(device))
 
 
-def check_removed_vfs(
-    view: NodeView, host: Snapshot, port: PortPlan, held_functions: list[HeldFunction] | None
-) -> Finding:
+def check_removed_vfs(view: NodeView, host: Snapshot, port: PortPlan, held_functions: list[HeldFunction]) -> Finding:
     """Check that all VFs that pods hold still exist."""
-    if held_functions is None:
-        evidence = f"{CHECKPOINT}: {host.unreadable[CHECKPOINT]}"
-        return build_finding("vfs-removed-under-pods", view.node, port, ok=None, evidence=evidence)
     present = {vf.pci for other in view.iter_ports() for vf in iter_vfs(host, other.netdev)}
     removed = [
         f"{function.pci} of {function.holder}"
@@ -110,16 +105,14 @@ def _belongs_to_port(view: NodeView, host: Snapshot, port: PortPlan, vf_address:
     return max(below, default=("", ""))[1] == port.netdev
 
 
-def check_leaked_vfs(
-    view: NodeView, host: Snapshot, port: PortPlan, held_functions: list[HeldFunction] | None
-) -> Finding:
+def check_leaked_vfs(view: NodeView, host: Snapshot, port: PortPlan, held_functions: list[HeldFunction]) -> Finding:
     """Check that VFs without an interface on the host are in pods."""
     away = [vf.pci for vf in iter_vfs(host, port.netdev) if vf.driver not in {None, VFIO} and not vf.netdevs]
-    known = {function.pci for function in held_functions or ()}
+    known = {function.pci for function in held_functions}
     leaked = [pci for pci in away if pci not in known]
     if not away:
         return build_finding("vfs-leaked-in-namespace", view.node, port, ok=True, evidence="all VFs are on the host")
-    if held_functions is None or CHECKPOINT not in host.files:
+    if CHECKPOINT not in host.files:
         evidence = f"in another namespace: {summarize_items(away)}; kubelet's record of pods is missing"
         return build_finding("vfs-leaked-in-namespace", view.node, port, ok=None, evidence=evidence)
     evidence = (
