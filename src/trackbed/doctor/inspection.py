@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trackbed.doctor import host_reads
+from trackbed.doctor.agent_status import AgentStatus, PodAttachment, read_agent_status
 from trackbed.doctor.probes import (
     ProbeSource,
     ProbeTimeouts,
@@ -18,15 +19,14 @@ from trackbed.doctor.probes import (
     read_sysctls,
     subtract_overflows,
 )
-from trackbed.doctor.view import AttachRefusal, NodeView, PodInterface, PodView
-from trackbed.fabric.model.ranges import parse_address
-from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan
+from trackbed.doctor.view import AGENT, AttachRefusal, NodeView, PodInterface, PodView
+from trackbed.fabric.plan.plan import NodePlan, Plan
 from trackbed.host.machine import Machine
 from trackbed.host.moved_ports import read_moved_ports
 from trackbed.host.network_manager import ManagerError
 from trackbed.host.render import FORMATS
 from trackbed.host.snapshot.snapshot import Snapshot
-from trackbed.host.state import read_host_state
+from trackbed.host.state import HostState, read_available_state
 from trackbed.host.transaction import carriers
 from trackbed.host.transaction.boot_files import select_files
 from trackbed.host.transaction.files import list_differences
@@ -50,18 +50,18 @@ class InspectionTarget:
 
 
 def inspect_node(target: InspectionTarget, plan: Plan, timeouts: ProbeTimeouts) -> NodeView:
-    """Read and probe one node and return its view."""
+    """Read and probe one node and return its view; what does not answer is in its `unread`.
+
+    Raises OSError if the node has no netlink socket.
+    """
     machine, node = target.machine, target.node
     tables_before = read_neighbour_tables(machine)
-    state = read_host_state(machine)
-    status = _read_agent_status(target)
-    attachments: list[dict[str, Any]] = list(status.get("attachments", ()))
-    live = [attachment for attachment in attachments if Path(attachment["netns"]).exists()]
+    state, unread = read_available_state(machine)
+    status, silence = read_agent_status(machine, target.read_agent)
+    unread |= {AGENT: silence} if silence else {}
+    live = [attachment for attachment in status.attachments if not _is_gone(attachment)]
     pods = tuple(map(_inspect_pod, live))
-    moved = read_moved_ports(machine)
-    rails_in_pods = frozenset(
-        port["rail"] for attachment in attachments if attachment["mode"] == "move" for port in attachment["ports"]
-    ) | {port.rail for port in node.ports if port.netdev in moved}
+    rails_in_pods = _list_rails_in_pods(machine, node, status)
     sources = [
         source
         for source in list_probe_sources(node, state, get_netns(machine))
@@ -78,66 +78,65 @@ def inspect_node(target: InspectionTarget, plan: Plan, timeouts: ProbeTimeouts) 
         unpersisted_files=_list_unpersisted_files(machine, node),
         baseline=carriers.load_counts(machine),
         rails_in_pods=rails_in_pods,
-        moved_ports=frozenset(status.get("moved", ())),
+        moved_ports=status.moved,
         pods=pods,
-        refusals=_list_refusals(status),
+        refusals=tuple(AttachRefusal(refused.pod, str(refused.code), refused.message) for refused in status.refused),
         probes=probes,
         neighbour_tables=subtract_overflows(read_neighbour_tables(machine), tables_before),
         chains=read_base_chains(machine),
         switches=target.switches,
         management=target.management,
-        management_paths=map_management_paths(machine, target.management),
+        management_paths=map_management_paths(state, target.management),
         host=target.host or host_reads.take_snapshot(machine, node),
-        vfs=host_reads.read_vfs(machine, netdevs),
-        dcb=host_reads.read_dcb(machine, netdevs),
+        vfs=host_reads.read_vfs(machine, netdevs, unread),
+        dcb=host_reads.read_dcb(machine, netdevs, unread),
+        unread=unread,
     )
 
 
-def _read_agent_status(target: InspectionTarget) -> dict[str, Any]:
-    """Return the agent's status; empty if there is no agent or it does not answer."""
-    try:
-        return target.read_agent() if target.read_agent else {}
-    except OSError:
-        return {}
-
-
-def _list_refusals(status: dict[str, Any]) -> tuple[AttachRefusal, ...]:
-    return tuple(
-        AttachRefusal(refusal["pod"], str(refusal["code"]), refusal["message"]) for refusal in status.get("refused", ())
-    )
-
-
-def _inspect_pod(attachment: dict[str, Any]) -> PodView:
-    """Read the network namespace of an attached pod and return its view."""
-    machine = Machine(Path("/"), Path(attachment["netns"]))
-    rails = {
-        port["rail"]: PodInterface(
-            port["name"], tuple(parse_agent_address(address) for address in port.get("addresses", ()))
-        )
-        for port in attachment["ports"]
+def _list_rails_in_pods(machine: Machine, node: NodePlan, status: AgentStatus) -> frozenset[int]:
+    """Return the rails whose port is in a pod, by the agent's status and by its journal."""
+    moved = read_moved_ports(machine)
+    attached = {
+        port.rail for attachment in status.attachments if attachment.mode == "move" for port in attachment.ports
     }
-    sysctls = read_sysctls(machine, [name for name, _ in rails.values()])
-    return PodView(attachment["container"][:12], rails, read_host_state(machine), sysctls)
+    return frozenset(attached | {port.rail for port in node.ports if port.netdev in moved})
 
 
-def parse_agent_address(address: dict[str, str]) -> AddressPlan:
-    """Parse an address as the agent's status encodes it."""
-    host_part, _, prefix = address["text"].partition("/")
-    version, number = parse_address(host_part)
-    gateway = parse_address(address["gateway"])[1] if address.get("gateway") else 0
-    return AddressPlan(version, number, int(prefix), gateway, 0, 0)
+def _is_gone(attachment: PodAttachment) -> bool:
+    """Return whether the namespace of a pod does not exist any more."""
+    try:
+        Path(attachment.netns).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
 
 
-def _list_probe_sources(node: NodePlan, pod: PodView, attachment: dict[str, Any]) -> list[ProbeSource]:
+def _inspect_pod(attachment: PodAttachment) -> PodView:
+    """Read the network namespace of an attached pod and return its view."""
+    machine = Machine(Path("/"), Path(attachment.netns))
+    rails = {port.rail: PodInterface(port.name, port.parse_addresses()) for port in attachment.ports}
+    name = attachment.container[:12]
+    try:
+        state, failures = read_available_state(machine)
+        sysctls = read_sysctls(machine, [interface for interface, _ in rails.values()])
+    except (OSError, ValueError) as error:
+        return PodView(name, rails, HostState(machine, (), (), (), (), ()), {}, str(error))
+    return PodView(name, rails, state, sysctls, "; ".join(f"{part}: {reason}" for part, reason in failures.items()))
+
+
+def _list_probe_sources(node: NodePlan, pod: PodView, attachment: PodAttachment) -> list[ProbeSource]:
     """Return the probe sources of ports that were moved into this pod; empty for other attachment modes."""
-    if attachment["mode"] != "move":
+    if attachment.mode != "move":
         return []
     indexes = {link.name: link.index for link in pod.state.links if link.is_up and link.carrier}
     sources = []
     for rail, (name, addresses) in pod.rails.items():
         port = node.find_port(rail)
         if port is not None and addresses and name in indexes:
-            sources.append(ProbeSource(port, Path(attachment["netns"]), indexes[name], addresses[0]))
+            sources.append(ProbeSource(port, Path(attachment.netns), indexes[name], addresses[0]))
     return sources
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from trackbed.doctor.view import EchoResult, ProbeResults
 from trackbed.fabric.model.ranges import V4, format_address
 from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan, PortPlan
-from trackbed.host import state as host_state
 from trackbed.host.machine import Machine
 from trackbed.host.state import HostState
 from trackbed.kernel.netlink.addresses import FAMILY
@@ -196,16 +195,21 @@ def _to_echo_result(echo: icmp.PingResult) -> EchoResult:
     return EchoResult(echo.outcome == "answered", format_address(version, echo.ping.target), refusal)
 
 
-def map_management_paths(machine: Machine, targets: Iterable[int]) -> dict[int, str]:
-    """Return the interface through which the kernel routes each IPv4 address; empty string if there is no route."""
+def map_management_paths(state: HostState, targets: Iterable[int]) -> dict[int, str]:
+    """Return the interface through which the kernel routes each IPv4 address; empty string if there is no route.
+
+    Addresses about which the kernel does not answer are left out.
+    """
     paths = {}
-    with machine.open_socket() as sock:
-        names = {link.index: link.name for link in host_state.read_host_state(machine).links}
+    with state.machine.open_socket() as sock:
+        names = {link.index: link.name for link in state.links}
         for target in targets:
             try:
                 paths[target] = names.get(get_route(sock, FAMILY[V4], target).oif, "")
             except RequestError:
                 paths[target] = ""
+            except NetlinkError:
+                break
     return paths
 
 

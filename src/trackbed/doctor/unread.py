@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from trackbed.doctor.finding import Finding
+from trackbed.doctor.finding import BROKEN, Finding
 from trackbed.doctor.view import AGENT, STATE_DUMPS, NodeView
 from trackbed.host.machine import Absent
 from trackbed.host.runner import ProgramResult
@@ -145,7 +145,7 @@ def _find_reasons(finding: Finding, encounters: _Encounters) -> dict[str, str]:
     """Return the unread inputs for which a finding is withdrawn; empty if it is kept."""
     if finding.verdict == "pass":
         return dict(encounters.met)
-    return {} if finding.verdict == "unknown" else encounters.dumps | encounters.fresh_paths
+    return encounters.dumps | (encounters.fresh_paths if finding.verdict in BROKEN else {})
 
 
 def _build_unread_finding(view: NodeView, step: str, reasons: dict[str, str]) -> Finding:

@@ -82,6 +82,8 @@ class PodView:
     """Rail -> its interface in the pod."""
     state: HostState
     sysctls: Mapping[str, str]
+    unread: str = ""
+    """Why the namespace could not be read; empty if it could."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,11 @@ class NodeView:
     def list_rail_ranges(self) -> list[Range]:
         """Return the address ranges of all rails."""
         return [subnet for rail in self.node.common.rails for subnet in (rail.v4, rail.v6) if subnet is not None]
+
+
+def describe_unread_pod(pod: PodView) -> str:
+    """Describe why a pod was not checked."""
+    return f"pod {pod.name} was not read: {pod.unread}"
 
 
 def get_ip_version(family: int) -> int:

@@ -10,10 +10,12 @@ import errno
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from trackbed.host.machine import Machine
 from trackbed.kernel.netlink.addresses import Address, list_addresses
+from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kernel.netlink.links import Link, list_links
 from trackbed.kernel.netlink.neighbours import Neighbour, list_neighbours
 from trackbed.kernel.netlink.routes import Route, list_routes
@@ -44,14 +46,28 @@ class HostState:
 def read_host_state(machine: Machine) -> HostState:
     """Read the state of a machine. Raises NetlinkError or OSError if the kernel does not answer."""
     with machine.open_socket() as sock:
-        return HostState(
-            machine,
-            list_links(sock),
-            list_both_families(sock, list_addresses),
-            list_both_families(sock, list_routes),
-            list_both_families(sock, list_rules),
-            list_both_families(sock, list_neighbours),
-        )
+        return HostState(machine, **{name: dump(sock) for name, dump in _DUMPS.items()})
+
+
+def read_available_state(machine: Machine) -> tuple[HostState, dict[str, str]]:
+    """Read the state of a machine; a listing that the kernel does not give is empty.
+
+    Returns:
+        The state, and the name of each missing listing (a field of HostState) -> the reason.
+
+    Raises:
+        OSError: the machine has no netlink socket.
+    """
+    listings: dict[str, Any] = {}
+    failures: dict[str, str] = {}
+    for name, dump in _DUMPS.items():
+        listings[name] = ()
+        try:
+            with machine.open_socket() as sock:  # another one for each listing: late replies of one reach no other
+                listings[name] = dump(sock)
+        except NetlinkError as error:
+            failures[name] = str(error) or type(error).__name__
+    return HostState(machine, **listings), failures
 
 
 _T = TypeVar("_T", Address, Route, PolicyRule, Neighbour)
@@ -66,3 +82,13 @@ def list_both_families(sock: Socket, list_family: Callable[[Socket, int], tuple[
         if error.errno not in {errno.EOPNOTSUPP, errno.EAFNOSUPPORT}:
             raise
         return entries
+
+
+_DUMPS: dict[str, Callable[[Socket], Any]] = {
+    "links": list_links,
+    "addresses": partial(list_both_families, list_family=list_addresses),
+    "routes": partial(list_both_families, list_family=list_routes),
+    "rules": partial(list_both_families, list_family=list_rules),
+    "neighbours": partial(list_both_families, list_family=list_neighbours),
+}
+"""Field of HostState -> the function that lists it."""

@@ -21,9 +21,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from trackbed.doctor.agent_status import parse_agent_address
 from trackbed.doctor.diagnosis import Diagnosis, diagnose_nodes
 from trackbed.doctor.finding import Finding
-from trackbed.doctor.inspection import InspectionTarget, inspect_node, parse_agent_address
+from trackbed.doctor.inspection import InspectionTarget, inspect_node
 from trackbed.doctor.probes import ProbeTimeouts
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.model.problems import SpecError
@@ -274,7 +275,7 @@ class Lab:
         container = self.find_pod(pod).container
         attachments = [item for item in self.list_attachments(node) if item["container"] == container]
         return [
-            (port["rail"], port["name"], parse_agent_address(address))
+            (port["rail"], port["name"], parse_agent_address(**address))
             for attachment in attachments
             for port in attachment["ports"]
             for address in port.get("addresses", ())[:1]

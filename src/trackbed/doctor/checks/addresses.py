@@ -32,17 +32,21 @@ _POD_INTERFACES = ("cali", "lxc", "veth", "cilium")
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Check every port of the host, then the host as a whole."""
+    """Check every port of the host, then the host as a whole; what needs only the interfaces comes first."""
+    links = [(port, link) for port in view.iter_ports() if (link := view.find_link(port))]
     for port in view.iter_ports():
-        link = view.find_link(port)
-        if link is None:
+        if view.find_link(port) is None:
             yield from iter_unknown_findings(_FAULTS_OF_LINKS, view.node, port, f"no interface is called {port.netdev}")
-        else:
-            yield from check_link(view, port, link)
-            yield from check_addresses(view, port, link)
-        yield from check_sysctls(view, port)
-    yield from check_overlaps(view)
+    for port, link in links:
+        yield from check_link(view, port, link)
+    for port in view.iter_ports():
+        yield check_arp(view, port)
     yield from check_persistence(view)
+    for port, link in links:
+        yield from check_addresses(view, port, link)
+    for port in view.iter_ports():
+        yield check_router_advertisements(view, port)
+    yield from check_overlaps(view)
 
 
 def check_link(view: NodeView, port: PortPlan, link: Link) -> Iterator[Finding]:
@@ -100,22 +104,26 @@ def _is_same_address(address: Address, address_plan: AddressPlan) -> bool:
     return (address.family, address.address) == (FAMILY[address_plan.version], address_plan.address)
 
 
-def check_sysctls(view: NodeView, port: PortPlan) -> Iterator[Finding]:
-    """Check the port's ARP sysctls, and that it accepts no default route from router advertisements."""
+def check_arp(view: NodeView, port: PortPlan) -> Finding:
+    """Check the port's ARP sysctls."""
     ignore, announce = (view.get_effective_sysctl(port, key) for key in ("arp_ignore", "arp_announce"))
     ok = None if ignore is None or announce is None else ignore >= 1 and announce == 2  # noqa: PLR2004 - the setting
-    yield build_finding(
+    return build_finding(
         "addr-arp-flux",
         view.node,
         port,
         ok=ok,
         evidence=f"arp_ignore {format_value(ignore)}, arp_announce {format_value(announce)}",
     )
+
+
+def check_router_advertisements(view: NodeView, port: PortPlan) -> Finding:
+    """Check that the port accepts no default route from router advertisements."""
     accepts = view.sysctls.get(f"net/ipv6/conf/{port.netdev}/accept_ra")
     learned = [route for route in view.list_routes(port) if route.prefix == 0 and route.protocol == RTPROT_RA]
     evidence = f"accept_ra {format_value(accepts)}" + (", default route with protocol ra" if learned else "")
     ok = False if learned else None if accepts is None else accepts == "0"
-    yield build_finding("addr-router-advertisement-default", view.node, port, ok=ok, evidence=evidence)
+    return build_finding("addr-router-advertisement-default", view.node, port, ok=ok, evidence=evidence)
 
 
 def check_overlaps(view: NodeView) -> Iterator[Finding]:

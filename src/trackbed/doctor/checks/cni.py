@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import build_finding
 from trackbed.doctor.finding import Finding
-from trackbed.doctor.view import NodeView, PodView
+from trackbed.doctor.view import NodeView, PodView, describe_unread_pod
 
 ACCEPTED_VALUES = {"rp_filter": ("0", "2"), "arp_ignore": ("1", "2"), "arp_announce": ("2",)}
 """Sysctl of an interface -> values that are as planned, or stricter without harm."""
@@ -15,6 +15,10 @@ def check(view: NodeView) -> Iterator[Finding]:
     if view.refusals or view.pods:  # without either, no agent has said anything
         yield check_refusals(view)
     for pod in view.pods:
+        if pod.unread:
+            evidence = describe_unread_pod(pod)
+            yield build_finding("cni-interface-sysctls-reset", view.node, None, ok=None, evidence=evidence)
+            continue
         for rail, (netdev, _) in pod.rails.items():
             port = view.node.find_port(rail)
             wrong = _list_wrong_sysctls(pod, netdev)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import build_finding
 from trackbed.doctor.finding import Finding
-from trackbed.doctor.view import EchoResult, NodeView, ProbeResults
+from trackbed.doctor.view import AGENT, EchoResult, NodeView, ProbeResults
 from trackbed.fabric.plan.plan import PortPlan
 
 _MAX_PEERS = 3
@@ -65,7 +65,10 @@ def check_flapping(view: NodeView, port: PortPlan) -> Iterator[Finding]:
         return
     losses = link.carrier_down_count - baseline[1]
     evidence = f"carrier lost {losses} times since the last apply" if losses else ""
-    yield build_finding("fabric-link-flapping", view.node, port, ok=losses <= 0, evidence=evidence)
+    ok: bool | None = losses <= 0
+    if not ok and AGENT in view.unread:
+        ok, evidence = None, f"{evidence}; {AGENT}, which would know of a pod that had the port: {view.unread[AGENT]}"
+    yield build_finding("fabric-link-flapping", view.node, port, ok=ok, evidence=evidence)
 
 
 def _format_echoes(echoes: list[EchoResult]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import build_finding
 from trackbed.doctor.finding import Finding
-from trackbed.doctor.view import NodeView, PodView
+from trackbed.doctor.view import NodeView, PodView, describe_unread_pod
 from trackbed.fabric.model.ranges import format_address
 from trackbed.fabric.plan.plan import AddressPlan
 from trackbed.fabric.plan.routes import build_source_rule, iter_routes
@@ -14,6 +14,9 @@ from trackbed.kernel.netlink.addresses import FAMILY
 def check(view: NodeView) -> Iterator[Finding]:
     """Check every rail of every attached pod."""
     for pod in view.pods:
+        if pod.unread:
+            yield build_finding("pod-rail-routes-missing", view.node, None, ok=None, evidence=describe_unread_pod(pod))
+            continue
         first = min(pod.rails, default=0)
         for rail, (netdev, addresses) in pod.rails.items():
             missing = [

@@ -20,15 +20,17 @@ STRICT = 1
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Check the host's routing, except for the rails' own rules and tables."""
+    """Check the host's routing, except for the rails' own rules and tables; what needs neither comes first."""
     for port in view.iter_ports():
-        yield from check_shared_table(view, port)
         yield from check_rp_filter(view, port)
+    yield from check_firewall(view)
+    for port in view.iter_ports():
         yield from check_linkdown_routes(view, port)
         yield from check_default_routes(view, port)
     yield from check_connected_routes(view)
+    for port in view.iter_ports():
+        yield from check_shared_table(view, port)
     yield from check_fence(view)
-    yield from check_firewall(view)
 
 
 def check_shared_table(view: NodeView, port: PortPlan) -> Iterator[Finding]:

@@ -20,16 +20,17 @@ _FAULTS_OF_TABLES = ("route-table-empty", "route-source-hint-wrong")
 
 def check(view: NodeView) -> Iterator[Finding]:
     """Check the rule and the table of each address of the ports that are on the host."""
-    for port in view.iter_ports():
-        link = view.find_link(port)
-        for address in port.addresses:
-            addressed = restrict_to_address(port, address)
-            yield from check_rule(view, addressed, address)
-            if link is None:
-                evidence = f"no interface is called {port.netdev}"
-                yield from iter_unknown_findings(_FAULTS_OF_TABLES, view.node, addressed, evidence)
-            else:
-                yield from check_table(view, addressed, address)
+    addressed_ports = [
+        (restrict_to_address(port, address), address) for port in view.iter_ports() for address in port.addresses
+    ]
+    for port, address in addressed_ports:
+        yield from check_rule(view, port, address)
+    for port, address in addressed_ports:
+        if view.find_link(port) is None:
+            evidence = f"no interface is called {port.netdev}"
+            yield from iter_unknown_findings(_FAULTS_OF_TABLES, view.node, port, evidence)
+        else:
+            yield from check_table(view, port, address)
 
 
 def check_rule(view: NodeView, port: PortPlan, address: AddressPlan) -> Iterator[Finding]:
