@@ -50,7 +50,7 @@ class _Encounters:
 
     met: dict[str, str] = field(default_factory=dict)
     fresh_paths: dict[str, str] = field(default_factory=dict)
-    """Files, links and folders met since the last finding."""
+    """Files, links, folders and queries of one port met since the last finding."""
     dumps: dict[str, str] = field(default_factory=dict)
 
     def add_path(self, path: str, reason: str) -> None:
@@ -180,7 +180,7 @@ def _watch_view(view: NodeView, encounters: _Encounters) -> NodeView:
 def _watch_ports(view: NodeView, name: str, encounters: _Encounters) -> Mapping[str, Any]:
     reasons = {port.netdev: reason for port in view.node.ports if (reason := view.unread.get(f"{name} {port.netdev}"))}
     values: Mapping[str, Any] = getattr(view, name)
-    return _Watched(values, reasons.get, lambda netdev, reason: encounters.add_dump(f"{name} {netdev}", reason))
+    return _Watched(values, reasons.get, lambda netdev, reason: encounters.add_path(f"{name} {netdev}", reason))
 
 
 def _watch_host(host: Snapshot, encounters: _Encounters) -> Snapshot:
