@@ -172,7 +172,7 @@ def _run_task(task: HostTask, programs: Path, root: Path, netns: Path) -> Outcom
         check=False,
     )
     streams = (text.decode().splitlines() for text in (done.stdout, done.stderr))
-    return judge_output(task.name, done.returncode, *streams)
+    return judge_output(task.name, task.verb, done.returncode, *streams)
 
 
 def _link_programs(folder: Path, python: Path) -> Path:

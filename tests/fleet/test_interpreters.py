@@ -71,7 +71,7 @@ def test_the_python_of_dnf_is_started_where_python3_is_older(tmp_path: Path) -> 
 
 def test_a_host_with_an_older_python_is_refused_with_its_versions(tmp_path: Path) -> None:
     done = _run_command(tmp_path, {"python3": _PYTHON_3_6, "python3.9": _SHIM_OF_NOTHING})
-    outcome = judge_output("n1", done.returncode, done.stdout.splitlines(), done.stderr.splitlines())
+    outcome = judge_output("n1", "apply", done.returncode, done.stdout.splitlines(), done.stderr.splitlines())
     assert (done.returncode, outcome.kind) == (NO_PYTHON, "no-python")
     assert f"older than 3.9 ({tmp_path}/python3 3.6.15), nothing was changed there; " in outcome.message
 
@@ -123,7 +123,7 @@ def test_a_host_with_an_older_python_is_refused_with_its_versions(tmp_path: Path
     ids=lambda value: value.os_name or "unknown" if isinstance(value, Refusal) else "",
 )
 def test_a_refusal_names_the_package_of_the_distribution(refusal: Refusal, remedy: str) -> None:
-    assert explain_refusal(refusal).endswith(remedy)
+    assert explain_refusal(refusal, "nothing was changed there").endswith(remedy)
 
 
 def test_every_version_that_is_tested_is_tried_by_name() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import tomllib
 from fnmatch import fnmatch
@@ -14,8 +15,8 @@ from trackbed.fleet import archive
 from trackbed.fleet.boot import CUT_SHORT, NO_PYTHON
 from trackbed.fleet.log import LogBusyError, open_log
 from trackbed.fleet.order import Order, compute_batch_size, run_batches, split_batches
-from trackbed.fleet.outcome import Outcome, judge_output
-from trackbed.fleet.task import HostTask
+from trackbed.fleet.outcome import Outcome, explain_oversized_output, judge_output
+from trackbed.fleet.task import HostTask, Verb
 
 NAMES = [f"n{number}" for number in range(10)]
 
@@ -81,8 +82,52 @@ def test_no_batch_begins_after_too_many_failures(order: Order, failing: set[str]
     ],
 )
 def test_what_a_host_said_is_judged(status: int | None, output: list[str], errors: list[str], kind: str) -> None:
-    outcome = judge_output("n1", status, output, errors)
+    outcome = judge_output("n1", "apply", status, output, errors)
     assert (outcome.kind, "\n" in outcome.message, bool(outcome.message)) == (kind, False, True)
+
+
+UNREAD: dict[str, tuple[int | None, list[str], list[str], str]] = {
+    "hangs": (None, [], [], "it did not answer in time; it was not read; look at the host, or give it longer with"),
+    "slow": (None, ["trackbed began"], [], "it began and did not end in time; it was not read; look at the host, or"),
+    "dies": (
+        137,
+        ["trackbed began"],
+        [],
+        "it died half-way (exit status 137); it was not read, and reading changes nothing; look at the host, then run",
+    ),
+    "unreachable": (255, [], ["Connection refused"], "ssh: Connection refused; it was not read; try: ssh n1 true"),
+    "no Python": (NO_PYTHON, [], [], "it has no Python, it was not read; put Python"),
+    "cut short": (CUT_SHORT, [], [], "the program arrived incomplete, it was not read; look at the connection"),
+    "no sudo": (1, [], ["sudo: a password is required"], "sudo: a password is required; it was not read; let this"),
+    "no shell": (
+        1,
+        [],
+        ["/bin/sh: oops"],
+        "it did not begin (exit status 1: /bin/sh: oops); it was not read; try: ssh",
+    ),
+    "full": (
+        0,
+        ["trackbed began", 'trackbed {"outcome": "disk-full", "message": "No space left"}'],
+        [],
+        "No space left; free some space there, then run this again",
+    ),
+    "garbled": (0, ["trackbed began", "trackbed {torn"], [], "its answer cannot be read; run this again"),
+}
+
+
+@pytest.mark.parametrize(("status", "output", "errors", "message"), UNREAD.values(), ids=UNREAD)
+@pytest.mark.parametrize("verb", ["capture", "diff"])
+def test_a_host_that_was_to_be_read_is_told_nothing_of_changes(
+    verb: Verb, status: int | None, output: list[str], errors: list[str], message: str
+) -> None:
+    outcome = judge_output("n1", verb, status, output, errors)
+    assert outcome.message.startswith(message)
+    assert not re.search("resume|nothing was changed|undo|puts everything back", outcome.message)
+
+
+def test_a_host_that_sends_too_much_is_described_by_its_task() -> None:
+    assert explain_oversized_output("capture").endswith("it was not read; look at the host, then run this again")
+    assert explain_oversized_output("apply").endswith("then run this again with --resume")
 
 
 def _task(name: str, persist: str = "auto") -> HostTask:

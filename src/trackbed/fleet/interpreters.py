@@ -59,12 +59,12 @@ class Refusal(NamedTuple):
     """The programs that cannot be used, as "/usr/bin/python3 3.6.15, /usr/bin/python3.11 3.11.2 without json, "."""
 
 
-def explain_refusal(refusal: Refusal) -> str:
-    """Return what is wrong, and what to do, as one line."""
+def explain_refusal(refusal: Refusal, consequence: str) -> str:
+    """Return what is wrong, the consequence, and what to do, as one line."""
     versions = refusal.versions.strip(" ,")
     fault = f"older than {_NEEDED}" if " without " not in versions else "too old, or lacks a part of its library"
     fault = f"its Python is {fault} ({versions})" if versions else "it has no Python"
-    return f"{fault}, nothing was changed there; {_advise(refusal)}"
+    return f"{fault}, {consequence}; {_advise(refusal)}"
 
 
 def _advise(refusal: Refusal) -> str:

@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
 from trackbed.fleet.boot import CUT_SHORT, NO_PYTHON, parse_refusal
 from trackbed.fleet.interpreters import explain_refusal
 from trackbed.fleet.node import MARK
+from trackbed.fleet.task import Verb
+from trackbed.host.ssh_output import MAX_OUTPUT_BYTES
 
 UNKNOWN_KINDS = frozenset({"unreachable", "not-begun"})
 """Kinds of outcome that say nothing about the host."""
@@ -20,13 +22,46 @@ SSH_FAILED = 255
 """Exit status of ssh(1) for its own errors."""
 
 _ADVICE = {
-    "disk-full": "free some space there, then run this again with --resume",
-    "failed": "mend that, then run this again with --resume",
+    "disk-full": "free some space there, then {repeat}",
+    "failed": "mend that, then {repeat}",
     "wrong-host": "look at HostName in the ssh configuration, and at the Fabric",
-    "misfit": "then run this again with --resume",
-    "busy": "wait for it, then run this again with --resume",
+    "misfit": "then {repeat}",
+    "busy": "wait for it, then {repeat}",
 }
-_UNCHANGED = "nothing was changed there"
+
+
+class _Wording(NamedTuple):
+    """What messages say of a host that did not do its task."""
+
+    consequence: str
+    """What holds where the task did not begin."""
+    unended: str
+    """What holds where it began and did not end in time."""
+    half_way: str
+    """What holds, and what to do, where it died."""
+    repeat: str
+    """How to try again."""
+
+
+_CHANGING = _Wording(
+    "nothing was changed there",
+    "it puts everything back by itself",
+    "what it had changed by then is not known here, nor whether it left an undo record; look at the host, then run this"
+    " again with --resume: an apply goes on from a record where there is one",
+    "run this again with --resume",
+)
+_READING = _Wording(
+    "it was not read",
+    "it was not read",
+    "it was not read, and reading changes nothing; look at the host, then run this again",
+    "run this again",
+)
+
+
+def _get_wording(verb: Verb) -> _Wording:
+    return _READING if verb in {"capture", "diff"} else _CHANGING
+
+
 _MAX_MESSAGE_CHARACTERS = 1000
 _Kind = Literal["same", "applied", "undone", "left", "differs", "misfit", "busy", "failed", "disk-full", "wrong-host"]
 """The outcomes in answers of `node`."""
@@ -84,30 +119,39 @@ class _Answer(msgspec.Struct, frozen=True):
     boot: str = ""
 
 
-def judge_output(node: str, status: int | None, output: Sequence[str], errors: Sequence[str]) -> Outcome:
-    """Return the outcome of a host from what its ssh returned.
+def judge_output(node: str, verb: Verb, status: int | None, output: Sequence[str], errors: Sequence[str]) -> Outcome:
+    """Return the outcome of a host from what its ssh returned for a task of this verb.
 
     `status` is the exit status of ssh, None after a timeout. `output` and `errors` are the lines of its two streams.
     """
+    wording = _get_wording(verb)
     marked = [line.removeprefix(MARK) for line in output if line.startswith(MARK)]
     answers = [line for line in marked if line.startswith("{")]
     if answers:
-        return _parse_answer(node, answers[-1])
+        return _parse_answer(node, answers[-1], wording)
     if status == NO_PYTHON and not marked:
-        return Outcome(node, "no-python", _shorten(explain_refusal(parse_refusal(output))))
+        return Outcome(node, "no-python", _shorten(explain_refusal(parse_refusal(output), wording.consequence)))
     last_error = _find_last_line(errors).removeprefix("ssh: ")
-    kind, message = _explain_silence(status, "began" in marked, last_error, f"try: ssh {node} true")
+    kind, message = _explain_silence(status, "began" in marked, last_error, node, wording)
     return Outcome(node, kind, _shorten(message))
 
 
-def _parse_answer(node: str, line: str) -> Outcome:
+def explain_oversized_output(verb: Verb) -> str:
+    """Return the message for a host that sent more than may be kept."""
+    wording = _get_wording(verb)
+    consequence = wording.consequence if wording is _READING else "what it changed by then is not known here"
+    size = MAX_OUTPUT_BYTES >> 20
+    return f"it sent more than {size} MiB, so it was given up; {consequence}; look at the host, then {wording.repeat}"
+
+
+def _parse_answer(node: str, line: str, wording: _Wording) -> Outcome:
     """Return the outcome in an answer. A host may send anything, so an answer of another form is an outcome, too."""
     try:
         document = _decode_json(line)
         answer = msgspec.convert(document, _Answer)
-        return Outcome(node, answer.outcome, _shorten(_describe_answer(answer)), document)
+        return Outcome(node, answer.outcome, _shorten(_describe_answer(answer, wording)), document)
     except (ValueError, LookupError, RecursionError):
-        return Outcome(node, "garbled", "its answer cannot be read; run this again with --resume")
+        return Outcome(node, "garbled", f"its answer cannot be read; {wording.repeat}")
 
 
 def _decode_json(line: str) -> Any:  # noqa: ANN401 - the host may send any JSON
@@ -118,7 +162,7 @@ def _decode_json(line: str) -> Any:  # noqa: ANN401 - the host may send any JSON
         return json.loads(json.dumps(json.loads(line), ensure_ascii=False).encode(errors="replace"))
 
 
-def _describe_answer(answer: _Answer) -> str:
+def _describe_answer(answer: _Answer, wording: _Wording) -> str:
     """Return the message for people. Raises LookupError if a part is missing."""
     kind, changes = answer.outcome, answer.changes
     if kind == "undone":
@@ -126,7 +170,7 @@ def _describe_answer(answer: _Answer) -> str:
             raise LookupError("an undo says what it has restored")
         return answer.message
     if kind in _ADVICE:
-        return f"{answer.message}; {_ADVICE[kind]}"
+        return f"{answer.message}; {_ADVICE[kind].format(repeat=wording.repeat)}"
     if kind == "left":
         first = changes[0]
         return f"{len(changes)} still differ; {first.subject} is {first.have}: {first.advice}"
@@ -144,28 +188,31 @@ def _shorten(message: str) -> str:
     return " ".join(message.split())[:_MAX_MESSAGE_CHARACTERS]
 
 
-def _explain_silence(status: int | None, began: bool, last_error: str, advice: str) -> tuple[str, str]:  # noqa: FBT001 - three equal facts of one host
-    """Return the kind and the message for a host that gave no answer; `advice` is for one that ssh may not reach."""
+def _explain_silence(
+    status: int | None,
+    began: bool,  # noqa: FBT001 - one of three equal facts of a host
+    last_error: str,
+    node: str,
+    wording: _Wording,
+) -> tuple[str, str]:
+    """Return the kind and the message for a host that gave no answer."""
+    advice = f"try: ssh {node} true"
     if status is None:
         trouble = "it began and did not end in time" if began else "it did not answer in time"
-        consequence = "it puts everything back by itself" if began else _UNCHANGED
+        consequence = wording.unended if began else wording.consequence
         return "timeout", f"{trouble}; {consequence}; look at the host, or give it longer with --timeout"
     reason = f"exit status {status}: {last_error}" if last_error else f"exit status {status}"
     if began:
-        return "died", (
-            f"it died half-way ({reason}); what it had changed by then is not known here,"
-            " nor whether it left an undo record; look at the host, then run this again with --resume: an apply goes"
-            " on from a record where there is one"
-        )
+        return "died", f"it died half-way ({reason}); {wording.half_way}"
     known = {
-        CUT_SHORT: ("cut-short", f"the program arrived incomplete, {_UNCHANGED}; look at the connection"),
-        SSH_FAILED: ("unreachable", f"ssh: {last_error or 'it failed'}; {_UNCHANGED}; {advice}"),
+        CUT_SHORT: ("cut-short", f"the program arrived incomplete, {wording.consequence}; look at the connection"),
+        SSH_FAILED: ("unreachable", f"ssh: {last_error or 'it failed'}; {wording.consequence}; {advice}"),
     }
     if status in known:
         return known[status]
     if "sudo" in last_error:
-        return "no-sudo", f"{last_error}; {_UNCHANGED}; let this user run Python by sudo without a password"
-    return "failed", f"it did not begin ({reason}); {_UNCHANGED}; {advice}"
+        return "no-sudo", f"{last_error}; {wording.consequence}; let this user run Python by sudo without a password"
+    return "failed", f"it did not begin ({reason}); {wording.consequence}; {advice}"
 
 
 def _find_last_line(errors: Sequence[str]) -> str:

@@ -28,9 +28,9 @@ from ClusterShell.Task import task_self
 
 from trackbed.fleet import boot
 from trackbed.fleet.node import MARK
-from trackbed.fleet.outcome import Outcome, judge_output
+from trackbed.fleet.outcome import Outcome, explain_oversized_output, judge_output
 from trackbed.fleet.task import HostTask
-from trackbed.host.ssh_output import MAX_OUTPUT_BYTES, use_bounded_output
+from trackbed.host.ssh_output import use_bounded_output
 
 GRACE_SECONDS: Final = 15
 """Time beyond the limit of its task that a host gets to start Python and to roll back."""
@@ -43,11 +43,6 @@ _MAX_LINES: Final = 200
 """Maximum number of lines kept of what a login shell prints; the answer is one line."""
 _MAX_MARKED_LINES: Final = 2 * _MAX_LINES
 """Maximum number of lines kept, with those for the control node."""
-
-_OVERSIZED: Final = (
-    f"it sent more than {MAX_OUTPUT_BYTES >> 20} MiB, so it was given up; what it changed by then is not known here;"
-    " look at the host, then run this again with --resume"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +151,6 @@ class _HostHandler(EventHandler):  # type: ignore[misc] # ClusterShell has no ty
         if not self.finished:
             self.finished = True
             if self.worker is not None and self.worker.is_oversized:
-                self.report(Outcome(self.task.name, "oversized", _OVERSIZED))
+                self.report(Outcome(self.task.name, "oversized", explain_oversized_output(self.task.verb)))
             else:
-                self.report(judge_output(self.task.name, status, self.output, self.errors))
+                self.report(judge_output(self.task.name, self.task.verb, status, self.output, self.errors))

@@ -60,9 +60,9 @@ class NodeHost:
         except TimeoutError:
             process.kill()
             await process.wait()
-            return judge_output(task.name, None, [], [])
+            return judge_output(task.name, task.verb, None, [], [])
         lines = (text.decode(errors="replace").splitlines() for text in (output, errors))
-        return judge_output(task.name, process.returncode, *lines)
+        return judge_output(task.name, task.verb, process.returncode, *lines)
 
     async def _start_program(self) -> asyncio.subprocess.Process:
         """Start the program, which reads its request from standard input. Raises OSError."""

@@ -23,7 +23,11 @@ def apply_over_channel(run: VmRun) -> list[CommandDocument]:
     return [
         _to_document(
             judge_output(
-                node.name, result.status, result.output.decode().splitlines(), result.errors.decode().splitlines()
+                node.name,
+                "apply",
+                result.status,
+                result.output.decode().splitlines(),
+                result.errors.decode().splitlines(),
             )
         )
         for node, result in zip(run.plan.nodes, results, strict=True)
