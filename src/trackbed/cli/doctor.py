@@ -88,6 +88,7 @@ def command(
 
     plan = read_plan(fabric_file)
     machine, node = open_machine(root, netns), find_node(plan, node_name)
+    _check_host_name(machine, plan, node)
     if machine.unseen_reason:
         _diagnose_archive(machine, node, output_format, everything=everything)
     target = InspectionTarget(machine, node, partial(read_status, agent))
@@ -98,6 +99,24 @@ def command(
     diagnosis = diagnose_nodes([view])
     print_diagnosis(diagnosis, output_format, everything=everything)
     raise SystemExit(diagnosis.exit_status)
+
+
+def _check_host_name(machine: Machine, plan: Plan, node: NodePlan) -> None:
+    """Exit with status 2 if the machine is another node of the plan; print a note if its name is of none."""
+    from trackbed.doctor.host_name import find_other_node, read_host_name
+
+    host_name = read_host_name(machine)
+    place = "this host" if machine.root == Path("/") else f"the machine below {machine.root}"
+    other = find_other_node(plan, node, machine, host_name)
+    if other:
+        refuse(
+            f"{place} is {other} by its host name, another node of fabric {plan.common.fabric!r} than {node.name}, so"
+            f" each difference between the two would look like a fault. Write --node {other}, or name the files of"
+            f" {node.name} with --root; if the host name is wrong, set it there first: hostnamectl set-hostname"
+            f" {node.name}"
+        )
+    if host_name and machine.root != Path("/") and plan.find_node(host_name) is None and host_name != node.name:
+        click.echo(f"note: {place} is called {host_name}; it is judged as {node.name}", err=True)
 
 
 def _compare_nodes(

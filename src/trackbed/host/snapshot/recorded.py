@@ -54,6 +54,11 @@ class RecordedPrograms:
 UNSEEN = "a captured machine's archive does not hold its network state; name one with --netns, or ask on the machine"
 
 
+def is_captured(root: Path) -> bool:
+    """Return whether a folder is a captured tree."""
+    return (root / RECORD).is_file()
+
+
 def is_identified(root: Path) -> bool:
     """Return whether the captured tree has the machine's own names and addresses. Raises ValueError if unreadable."""
     record = _read_record(root)
