@@ -98,6 +98,26 @@ def test_what_was_unreadable_is_unreadable_in_the_archive(tmp_path: Path) -> Non
     assert_same(read_snapshot(captured(Machine(host), wanted, tmp_path), wanted), live)
 
 
+def test_what_lies_behind_an_absolute_link_is_read_in_the_archive_too(tmp_path: Path) -> None:
+    (tmp_path / "host/run/cdi").mkdir(parents=True)
+    (tmp_path / "host/var").mkdir()
+    (tmp_path / "host/var/run").symlink_to("/run")  # as on Debian
+    (tmp_path / "host/run/cdi/nvidia.yaml").write_text("kind: x")
+    wanted = Wanted(files=("/var/run/cdi/*",), folders=("/var/run/cdi",))
+    assert_same(read_snapshot(captured(Rooted(tmp_path / "host"), wanted, tmp_path), wanted), SPECS)
+
+
+SPECS = Snapshot({"/var/run/cdi/nvidia.yaml": b"kind: x"}, folders={"/var/run/cdi": ("nvidia.yaml",)})
+
+
+class Rooted(Machine):
+    """A machine that reads absolute links as one whose root is `/` does."""
+
+    def locate_inside(self, path: str) -> Path:
+        """Follow /var/run."""
+        return super().locate_inside(path.replace("/var/run", "/run"))
+
+
 def test_what_is_below_an_unreadable_folder_is_left_out_and_named(tmp_path: Path) -> None:
     (tmp_path / "host/etc").mkdir(parents=True)
     (tmp_path / "host/etc/file").write_text("text")

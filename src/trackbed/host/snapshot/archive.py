@@ -93,13 +93,19 @@ def _resolve_links(machine: Machine, path: str, members: Members) -> str:
         if place[:1] != ["proc"] and part != "proc" and here.is_symlink() and links < MAX_LINKS:
             links += 1
             target = str(here.readlink())
-            members[key] = target
+            members[key] = _make_relative(target, place)
             place = [] if target.startswith("/") else place
             remaining = [*filter(None, target.split("/")), *remaining]
             continue
         place.append(part)
         members.setdefault(key, None)
     return "/".join((*place, *remaining))
+
+
+def _make_relative(target: str, folder: list[str]) -> str:
+    """Return the target of a link in a folder, relative to it, so that it stays within an unpacked tree."""
+    parts = [".."] * len(folder) + [part for part in target.split("/") if part]
+    return ("/".join(parts) or ".") if target.startswith("/") else target
 
 
 def _write_members(archive: tarfile.TarFile, members: Members) -> None:
