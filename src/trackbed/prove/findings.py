@@ -1,0 +1,82 @@
+"""The finding of a test: its rate against what the ports negotiated, what PCIe allows, and what its class reaches.
+
+    fail        under 0.90 of the negotiated rate
+    warn        under 0.95 of it, or under 0.97 of the median of its class (rail and kind of round)
+    pass        RDMA carried the traffic, at the rate
+    unknown     the value cannot be judged: IP alone carried it, or no rate is known
+    not-tested  planned, without a value
+
+A test that was planned has exactly one of them, so planned = tested + not-tested.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+FAIL_BELOW, WARN_BELOW, MEDIAN_BELOW = 0.90, 0.95, 0.97
+
+ProofVerdict = Literal["pass", "warn", "fail", "unknown", "not-tested"]
+Transport = Literal["rdma", "ip"]
+
+
+class Measurement(NamedTuple):
+    """What a test measured; a rate is None where it could not be read."""
+
+    gbps: float | None
+    rate_gbps: float | None
+    """The lower of the negotiated rates of both ports."""
+    pcie_gbps: float | None = None
+    """The lower of what PCIe allows both ports: lanes × speed, without its headers."""
+    transport: Transport = "rdma"
+
+
+class PathFinding(NamedTuple):
+    """Verdict, transport and reason of a test."""
+
+    verdict: ProofVerdict
+    transport: Transport
+    fraction: float | None
+    """Measured rate as a fraction of the negotiated one."""
+    reason: str = ""
+
+
+def judge(measurement: Measurement | None, class_median: float | None = None) -> PathFinding:
+    """Return the finding of a test; None was planned and gave no value.
+
+    `class_median` is the median fraction of the test's class; None if the class has too few values.
+    """
+    if measurement is None:
+        return PathFinding("not-tested", "rdma", None, "no value came back; repeat the round for these nodes")
+    gbps, rate, transport = measurement.gbps, measurement.rate_gbps, measurement.transport
+    if gbps is None or not rate or rate < 0 or not 0 <= gbps < float("inf"):
+        return PathFinding("unknown", transport, None, f"measured {gbps} Gb/s of a negotiated {rate} Gb/s")
+    fraction = gbps / rate
+    verdict, reason = _compare(fraction, measurement, class_median)
+    if verdict == "pass" and transport == "ip":
+        return PathFinding("unknown", transport, fraction, "IP reached the rate; RDMA was not tested")
+    return PathFinding(verdict, transport, fraction, reason)
+
+
+def count_verdicts(findings: Iterable[PathFinding]) -> dict[ProofVerdict, int]:
+    """Return how many tests have each verdict; their sum is what was planned."""
+    counts = Counter(finding.verdict for finding in findings)
+    verdicts: tuple[ProofVerdict, ...] = ("pass", "warn", "fail", "unknown", "not-tested")
+    return {verdict: counts[verdict] for verdict in verdicts}
+
+
+def _compare(fraction: float, measurement: Measurement, class_median: float | None) -> tuple[ProofVerdict, str]:
+    pcie, rate = measurement.pcie_gbps, measurement.rate_gbps or 0
+    share = f"{fraction:.0%} of the negotiated {rate:g} Gb/s"
+    narrow = pcie is not None and 0 < pcie < rate
+    if fraction < FAIL_BELOW:
+        if narrow and pcie and fraction * rate >= FAIL_BELOW * pcie:
+            return (
+                "fail",
+                f"{share}: PCIe allows {pcie:g} Gb/s; compare lanes and speed of the slot (lspci -vv, LnkSta)",
+            )
+        return "fail", share
+    if fraction < WARN_BELOW:
+        return "warn", share
+    if class_median and fraction < MEDIAN_BELOW * class_median:
+        return "warn", f"{share}, and its class reaches {class_median:.0%}"
+    return "pass", share
