@@ -1,0 +1,206 @@
+"""Culprits from values, the widest scope first: what a wider culprit explains, no narrower one is blamed for.
+
+    investigation = investigate(topology, results)
+    request = next(investigation)             # a Round to measure, or a Trace
+    request = investigation.send(values)      # and so on, until StopIteration has the Blame
+
+Rails and leaves show in many values, and are judged at once. Ports are repeated with good partners. Flows of a cover
+that stay low alone are traced. A port counts as proved only by its own repeats.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from trackbed.prove.culprits import Culprit, rank
+from trackbed.prove.findings import FAIL_BELOW
+from trackbed.prove.flows import MOST_COVER_REPEATS, find_low_flows
+from trackbed.prove.links import Trace, locate_flows
+from trackbed.prove.rounds import Round
+from trackbed.prove.samples import Samples, Values, count_samples
+from trackbed.prove.suspects import MOST_REPEATS, PortEvidence, decide, repeat_suspects
+from trackbed.prove.topology import FabricTopology
+
+__all__ = ["MOST_COVER_REPEATS", "MOST_REPEATS", "Blame", "Request", "investigate"]
+
+Results = Sequence[tuple[Round, Values]]
+Request = Round | Trace
+_MOST_OF = 0.8
+"""Share of the ports of a leaf, or of the leaves of a rail, that makes the whole suspect."""
+_FAR_IS_LOW = 0.3
+"""Share of low values to other leaves: noise gives 1 %, a leaf whose partner in one of two rounds is broken 50 %."""
+_NEAR_OF_FAR = 0.5
+"""Share of low values within a leaf, in terms of that to other leaves, up to which its ports are fine."""
+_LEAST_PORTS = 3
+_NODE_SHARE = 0.75
+_UNIT_SHARE, _LEAST_NODES = 0.25, 3
+
+
+class Blame(NamedTuple):
+    """Culprits, the first being the most likely cause, and ports that repeats could not decide."""
+
+    culprits: tuple[Culprit, ...]
+    undecided: tuple[int, ...]
+
+
+def investigate(topology: FabricTopology, results: Results) -> Generator[Request, Values, Blame]:
+    """Find the culprits of low values; yield what has to be measured or traced for that."""
+    samples = count_samples(topology, results)
+    wide = _find_rails(topology, samples)
+    wide += _find_leaves(topology, samples, {culprit.rail for culprit in wide})
+    is_explained = _mark_explained(topology, wide)
+    paths = _find_low_paths(topology, samples, is_explained)
+    evidence = _collect_evidence(topology, samples, is_explained, paths)
+    repeats = yield from repeat_suspects(topology, evidence, evidence.find_suspects(), samples.spread)
+    for port in (*repeats.losses, *repeats.undecided):
+        is_explained[port] = 1
+    losses = yield from find_low_flows(topology, results, is_explained)
+    located = yield from locate_flows(topology, losses)
+    between = located or list(_blame_paths(topology, results, is_explained, paths, samples.spread))
+    return Blame(rank([*wide, *between, *_group_ports(topology, samples, repeats.losses)]), repeats.undecided)
+
+
+def _find_rails(topology: FabricTopology, samples: Samples) -> list[Culprit]:
+    """Return the rails whose median is low; where all are and most ports are, the fabric."""
+    medians = [near if near is not None else far for near, far in samples.medians]
+    low = {rail: value for rail, value in enumerate(medians) if value is not None and value < FAIL_BELOW}
+    measured = sum(value is not None for value in medians)
+    if len(low) < measured or measured == 1 == topology.rails:
+        return [Culprit("rail", 1 - value, rail=rail) for rail, value in low.items()]
+    if low and _compute_low_share(samples, range(len(topology.leaf_of))) >= _MOST_OF:
+        return [Culprit("fabric", 1 - median(low.values()))]
+    return []
+
+
+def _find_leaves(topology: FabricTopology, samples: Samples, rails: set[int | None]) -> list[Culprit]:
+    """Return the leaves whose ports are low towards every partner."""
+    culprits = []
+    for rail in range(topology.rails):
+        for ports in () if rails & {rail, None} else topology.ports[rail]:
+            measured = [port for port in ports if samples.near[port] + samples.far[port]]
+            if len(measured) >= _LEAST_PORTS and _compute_low_share(samples, measured) >= _MOST_OF:
+                loss = 1 - median(samples.sums[p] / (samples.near[p] + samples.far[p]) for p in measured)
+                culprits.append(Culprit("leaf", loss, rail=rail, leaves=(topology.leaf_of[ports[0]],)))
+    return culprits
+
+
+def _compute_low_share(samples: Samples, ports: Iterable[int]) -> float:
+    """Return the share of measured ports all of whose values are low."""
+    counts = [(samples.near[p] + samples.far[p], samples.near_low[p] + samples.far_low[p]) for p in ports]
+    measured = [count == low for count, low in counts if count]
+    return sum(measured) / len(measured) if measured else 0.0
+
+
+def _mark_explained(topology: FabricTopology, culprits: Iterable[Culprit]) -> array[int]:
+    """Return a flag for each port: 1 if a rail, a leaf or the fabric explains its values."""
+    is_explained = array("b", bytes(len(topology.leaf_of)))
+    for culprit in culprits:
+        for rail in range(topology.rails) if culprit.rail is None else (culprit.rail,):
+            for leaf in topology.ports[rail]:
+                if not culprit.leaves or topology.leaf_of[leaf[0]] in culprit.leaves:
+                    for port in leaf:
+                        is_explained[port] = 1
+    return is_explained
+
+
+def _iter_leaf_ports(topology: FabricTopology, is_explained: array[int]) -> Iterator[tuple[int, array[int]]]:
+    for rail in topology.ports:
+        for ports in rail:
+            if not is_explained[ports[0]]:
+                yield topology.leaf_of[ports[0]], ports
+
+
+def _find_low_paths(topology: FabricTopology, samples: Samples, is_explained: array[int]) -> set[int]:
+    """Return the leaves whose ports are fine with each other, and low towards other leaves."""
+    leaves = set()
+    for leaf, ports in _iter_leaf_ports(topology, is_explained):
+        near, near_low, far, far_low = (sum(column[port] for port in ports) for column in samples[:4])
+        if far and far_low >= _FAR_IS_LOW * far and near_low * far <= _NEAR_OF_FAR * far_low * near:
+            leaves.add(leaf)
+    return leaves
+
+
+def _collect_evidence(
+    topology: FabricTopology, samples: Samples, is_explained: array[int], paths: set[int]
+) -> PortEvidence:
+    """Return the values of ports, without those that a wider culprit explains."""
+    size = len(topology.leaf_of)
+    counts, lows = array("H", bytes(2 * size)), array("H", bytes(2 * size))
+    for leaf, ports in _iter_leaf_ports(topology, is_explained):
+        for port in ports:
+            # A near value that was lost leaves only those that the path may explain; repeats will tell.
+            takes_far = leaf not in paths or not samples.near[port]
+            counts[port] = samples.near[port] + (samples.far[port] if takes_far else 0)
+            lows[port] = samples.near_low[port] + (samples.far_low[port] if takes_far else 0)
+    return PortEvidence(counts, lows)
+
+
+def _blame_paths(
+    topology: FabricTopology, results: Results, is_explained: array[int], paths: set[int], spread: float
+) -> Iterator[Culprit]:
+    """Yield the uplinks, pairs of leaves or rails whose tests between leaves are low although their ports are fine."""
+    values_of: dict[int, dict[tuple[int, int], list[float]]] = {}
+    for tests, values in results:
+        if tests.source_ports or tests.kind == "matrix":
+            continue
+        for a, b, value in zip(tests.a, tests.b, values, strict=True):
+            ends = topology.leaf_of[a], topology.leaf_of[b]
+            if ends[0] != ends[1] and not paths.isdisjoint(ends) and not is_explained[a] | is_explained[b]:
+                by_pair = values_of.setdefault(a % topology.rails, defaultdict(list))
+                by_pair[min(ends), max(ends)] += [value] if value == value else []  # noqa: PLR0124 - NaN
+    for rail, by_pair in values_of.items():
+        low = {pair: 1 - median(values) for pair, values in by_pair.items() if decide(values, spread) == "slow"}
+        leaves = len(topology.ports[rail])
+        if leaves >= _LEAST_PORTS and len({leaf for pair in low for leaf in pair}) >= _MOST_OF * leaves > 0:
+            shared = set.intersection(*(set(pair) for pair in low))
+            if not shared:
+                yield Culprit("fabric", median(low.values()), rail=rail)
+                continue
+        yield from _blame_pairs(rail, low)
+
+
+def _blame_pairs(rail: int, low: dict[tuple[int, int], float]) -> Iterator[Culprit]:
+    """Yield the leaf that most low pairs have in common, without these pairs the next, then single pairs."""
+    while low:
+        partners: dict[int, list[float]] = defaultdict(list)
+        for pair, loss in low.items():
+            for leaf in pair:
+                partners[leaf].append(loss)
+        leaf = max(partners, key=lambda leaf: len(partners[leaf]))
+        if len(partners[leaf]) == 1:
+            yield from (Culprit("path", loss, rail=rail, leaves=pair) for pair, loss in low.items())
+            return
+        yield Culprit("uplink", median(partners[leaf]), rail=rail, leaves=(leaf,))
+        low = {pair: loss for pair, loss in low.items() if leaf not in pair}
+
+
+def _group_ports(topology: FabricTopology, samples: Samples, losses: dict[int, float]) -> Iterator[Culprit]:
+    """Yield slow ports, grouped: most rails of a node are the node, several nodes of a unit the unit."""
+    by_node: dict[int, list[int]] = defaultdict(list)
+    for port in losses:
+        by_node[port // topology.rails].append(port)
+    nodes = {node: ports for node, ports in by_node.items() if _is_node(topology, samples, node, ports)}
+    units: dict[int, list[int]] = defaultdict(list)
+    for node in nodes:
+        units[topology.units[node]].append(node)
+    for unit, members in units.items():
+        if len(members) >= max(_LEAST_NODES, _UNIT_SHARE * topology.units.count(unit)):
+            loss = median(losses[port] for node in members for port in nodes.pop(node))
+            yield Culprit("unit", loss, unit=unit, nodes=tuple(sorted(members)))
+            for node in members:
+                del by_node[node]
+    for node, ports in by_node.items():
+        if node in nodes:
+            yield Culprit("node", median(losses[port] for port in ports), nodes=(node,))
+        else:
+            yield from (Culprit("port", losses[port], rail=port % topology.rails, nodes=(node,)) for port in ports)
+
+
+def _is_node(topology: FabricTopology, samples: Samples, node: int, slow: Sequence[int]) -> bool:
+    ports = range(node * topology.rails, (node + 1) * topology.rails)
+    measured = sum(bool(samples.near[port] + samples.far[port]) for port in ports)
+    return len(slow) > 1 and len(slow) >= _NODE_SHARE * measured
