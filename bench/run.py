@@ -27,6 +27,7 @@ from bench import (
     lint_corpus,
     overheads,
     peers,
+    prove,
     rows,
     scale,
     stacks,
@@ -44,6 +45,9 @@ def main() -> int:
     options = _options()
     if options.what in _OF_MANIFESTS:
         return _measure_manifests(options)
+    if options.what == "prove":
+        print(prove.prove_all(held_out=options.held_out, sizes=options.nodes))
+        return 0
     results: list[figures.Figure] = []
     attached = None
     if options.what in ("cli", "all"):
@@ -84,7 +88,7 @@ def _options() -> argparse.Namespace:
         "what",
         nargs="?",
         default="all",
-        choices=("plan", "cli", "stacks", "attach", "fleet", "webhook", "control", *_OF_MANIFESTS, "all"),
+        choices=("plan", "cli", "stacks", "attach", "fleet", "webhook", "control", "prove", *_OF_MANIFESTS, "all"),
     )
     parser.add_argument(
         "folder", nargs="?", type=Path, help="lint, jobs, verdicts: the manifests, as OWNER+REPOSITORY/PATH"
@@ -101,6 +105,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--mutations", type=int, default=0, help="lint, verdicts: try also that many mutations")
     parser.add_argument("--list", type=Path, help="lint: write the findings that nobody has judged to this file")
     parser.add_argument("-o", dest="output", default="text", choices=("text", "json"), help="how to print")
+    parser.add_argument("--held-out", action="store_true", help="prove: seeds that no threshold was chosen with")
+    parser.add_argument("--nodes", type=int, action="append", default=[], help="prove: only this size; may be repeated")
     parser.add_argument("--runs", type=_parse_positive, default=5, help="plan: runs of the whole command (%(default)s)")
     parser.add_argument("--stack", action="append", default=[], help="stacks: only this one; may be repeated")
     parser.add_argument(
