@@ -1,5 +1,7 @@
 from tests.prove.topologies import build
-from trackbed.prove.topology import NO_LEAF, Uplinks, choose_uplinks
+from trackbed.fabric.model.fabric import Fabric
+from trackbed.fabric.plan.compute import compute_plan
+from trackbed.prove.topology import NO_LEAF, Uplinks, build_topology, read_uplinks
 
 
 def test_ports_are_numbered_by_node_and_rail() -> None:
@@ -18,5 +20,21 @@ def test_leaves_of_a_rail_are_grouped_by_pod() -> None:
 
 
 def test_a_leaf_has_an_uplink_for_each_host_by_default() -> None:
-    assert choose_uplinks(32).links_per_leaf == 32
     assert build(4, 2).uplinks == Uplinks(2)
+
+
+def test_uplinks_are_those_of_the_fabric() -> None:
+    spec = {"nodes": [{"hosts": "n[1-8]"}], "rails": 2, "nodesPerUnit": 2, "addressing": {"scheme": "none"}}
+    uplinks = {"spines": 4, "links": 2, "rate": 800, "unitsPerPod": 2}
+    fabric = Fabric.model_validate(
+        {
+            "apiVersion": "trackbed.dev/v1alpha1",
+            "kind": "Fabric",
+            "metadata": {"name": "f"},
+            "spec": spec | {"uplinks": uplinks},
+        }
+    )
+    plan = compute_plan(fabric, {})
+    assert read_uplinks(plan, port_gbps=400) == Uplinks(4, 2, 2.0, 2)
+    assert read_uplinks(plan) == Uplinks(4, 2, 1.0, 2)
+    assert list(build_topology(plan).pods) == [0, 0, 0, 0, 1, 1, 1, 1]

@@ -29,6 +29,12 @@ HOST_VFS = 4096
 HUGE_PAGES = Bounds(1, 1_000_000)
 NODES_PER_UNIT = Bounds(1, 4096)
 GPUS = Bounds(1, 64)
+SPINES = Bounds(1, 1024)
+SPINE_LINKS = Bounds(1, 64)
+"""Parallel links between a leaf and a spine."""
+LINK_GBPS = Bounds(1, 6400)
+"""The fastest Ethernet port of a switch has 1600 Gb/s; a higher number than this is a typing error."""
+UNITS_PER_POD = Bounds(1, 4096)
 POD_ADDRESSES = Bounds(0, 65535)
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 """RDMA path MTUs in bytes (IBTA 9.2.8)."""

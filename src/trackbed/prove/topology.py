@@ -64,16 +64,23 @@ class FabricTopology(NamedTuple):
         yield from by_pod.values()
 
 
-def choose_uplinks(nodes_per_unit: int) -> Uplinks:
-    """Return the uplinks of a leaf without oversubscription: one for each host, each to a spine of its own."""
-    return Uplinks(spines=nodes_per_unit)
+def read_uplinks(plan: Plan, port_gbps: float | None = None) -> Uplinks:
+    """Return the uplinks of a plan; without them, one for each host of a leaf, each to a spine of its own.
+
+    `port_gbps` is the rate of the nodes' ports; None: unknown, and taken as that of the links.
+    """
+    if plan.uplinks is None:
+        return Uplinks(spines=plan.common.nodes_per_unit)
+    spines, links, rate_gbps, units_per_pod = plan.uplinks
+    rate_share = rate_gbps / port_gbps if rate_gbps and port_gbps else 1.0
+    return Uplinks(spines, links, rate_share, units_per_pod)
 
 
 def build_topology(plan: Plan, uplinks: Uplinks | None = None) -> FabricTopology:
-    """Number the nodes, ports and leaves of a plan. Default uplinks: see `choose_uplinks`."""
+    """Number the nodes, ports and leaves of a plan. Default uplinks: see `read_uplinks`."""
     common = plan.common
     rails = len(common.rails)
-    chosen = uplinks or choose_uplinks(common.nodes_per_unit)
+    chosen = uplinks or read_uplinks(plan)
     numbers: dict[str, int] = {}
     pods = array("i")
     leaf_of = array("i", [NO_LEAF]) * (len(plan.nodes) * rails)

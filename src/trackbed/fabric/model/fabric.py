@@ -17,6 +17,7 @@ from trackbed.fabric.model.nodes import MAX_NODES, NodeGroup, estimate_count
 from trackbed.fabric.model.packages import RepositorySpec
 from trackbed.fabric.model.rails import Rails
 from trackbed.fabric.model.rollout import RolloutSpec
+from trackbed.fabric.model.uplinks import UplinksSpec
 
 API_VERSION = "trackbed.dev/v1alpha1"
 
@@ -41,6 +42,7 @@ class FabricSpec(FabricModel):
           - hosts: gpu-[0-63]
         rails: 8
         nodesPerUnit: 32
+        uplinks: {spines: 16, links: 2}
         addressing:
           scheme: shared-subnet
           ipv4: 10.0.0.0/13
@@ -75,6 +77,8 @@ class FabricSpec(FabricModel):
     """Number of rails, or a list of them."""
     nodes_per_unit: int = Field(default=32, ge=NODES_PER_UNIT.low, le=NODES_PER_UNIT.high)
     """Hosts in a scalable unit (one set of leaves). 128 at most in layout spectrum-x-2tier."""
+    uplinks: UplinksSpec | None = None
+    """Links between leaves and spines. Default: one for each host of a leaf, each to a spine of its own."""
     addressing: Addressing
     """Addressing scheme and ranges."""
     mtu: int | None = Field(default=None, ge=MTU.low, le=MTU.high)

@@ -25,6 +25,7 @@ from trackbed.fabric.plan.plan import (
     QosPlan,
     RailPlan,
     RepositoryPlan,
+    UplinksPlan,
     create_tuple,
 )
 from trackbed.fabric.plan.rail_ranges import compute_rail_ranges, find_supernet
@@ -55,7 +56,7 @@ def compute_plan(fabric: Fabric, lock: Mapping[str, int]) -> Plan:
         raise SpecError(errors)
     common = _build_common_plan(fabric, ranges, len(slots))
     nodes = tuple(sorted(_iter_nodes(spec, common, slots, layouts), key=lambda node: node.slot))
-    return Plan(common, nodes, _build_kubernetes_plan(spec), tuple(problems))
+    return Plan(common, nodes, _build_kubernetes_plan(spec), tuple(problems), _build_uplinks_plan(spec))
 
 
 def build_layouts(spec: FabricSpec, ip_version: int) -> list[tuple[Range | None, RangeLayout | None]]:
@@ -177,6 +178,13 @@ def _build_kubernetes_plan(spec: FabricSpec) -> KubernetesPlan:
         values=tuple(sorted(kubernetes.values.items())),
         agent_image=kubernetes.images.agent,
     )
+
+
+def _build_uplinks_plan(spec: FabricSpec) -> UplinksPlan | None:
+    uplinks = spec.uplinks
+    if uplinks is None:
+        return None
+    return UplinksPlan(uplinks.count_spines(spec.nodes_per_unit), uplinks.links, uplinks.rate, uplinks.units_per_pod)
 
 
 def _has_gateways(spec: FabricSpec) -> bool:

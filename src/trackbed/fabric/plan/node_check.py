@@ -18,6 +18,7 @@ from trackbed.fabric.bounds import (
     HOST_VFS,
     HUGE_PAGE_KIB,
     HUGE_PAGES,
+    LINK_GBPS,
     MAX_RAILS,
     MTU,
     NODES_PER_UNIT,
@@ -25,7 +26,10 @@ from trackbed.fabric.bounds import (
     POD_ADDRESSES,
     PRIORITY,
     RULE_PRIORITY,
+    SPINE_LINKS,
+    SPINES,
     TABLE_BASE,
+    UNITS_PER_POD,
     VFS,
     Bounds,
 )
@@ -38,6 +42,7 @@ from trackbed.fabric.plan.plan import (
     PortPlan,
     RailPlan,
     RepositoryPlan,
+    UplinksPlan,
 )
 from trackbed.fabric.text_syntax import (
     ABSOLUTE_PATH,
@@ -76,6 +81,8 @@ _NUMBERS = {
     "nodes_per_unit": NODES_PER_UNIT,
     "vfs": VFS,
 }
+_UPLINKS_NUMBERS = {"spines": SPINES, "links": SPINE_LINKS}
+_UPLINKS_OPTIONS = {"rate_gbps": LINK_GBPS, "units_per_pod": UNITS_PER_POD}
 _QOS_NUMBERS = {"dscp": DSCP, "priority": PRIORITY, "cnp_dscp": DSCP}
 _TOPOLOGY_POLICIES = ("none", "best-effort", "restricted", "single-numa-node", None)
 _MAX_SLOTS = Bounds(0, 1 << 31)
@@ -136,6 +143,14 @@ def check_kubernetes(kubernetes: KubernetesPlan) -> None:
         _check_text("versions", version, PACKAGE_VERSION)
     if kubernetes.agent_image is not None:
         _check_text("agentImage", kubernetes.agent_image, IMAGE)
+
+
+def check_uplinks(uplinks: UplinksPlan) -> None:
+    """Check the links between leaves and spines. Raises ValueError."""
+    _check_numbers(uplinks, _UPLINKS_NUMBERS)
+    for field, bounds in _UPLINKS_OPTIONS.items():
+        number = getattr(uplinks, field)
+        _check(field, number, is_valid=number is None or _is_within(number, bounds))
 
 
 def _check_rail(rail: RailPlan) -> None:

@@ -215,6 +215,18 @@ class KubernetesPlan(NamedTuple):
     """The user's image of the agent."""
 
 
+class UplinksPlan(NamedTuple):
+    """Links of each leaf to the spines of its rail and pod."""
+
+    spines: int
+    links: int = 1
+    """Parallel links between a leaf and each spine."""
+    rate_gbps: int | None = None
+    """Rate of a link; None: that of the hosts' ports."""
+    units_per_pod: int | None = None
+    """Scalable units whose leaves share spines; None: all."""
+
+
 class Plan(NamedTuple):
     """The plan of a Fabric."""
 
@@ -222,6 +234,8 @@ class Plan(NamedTuple):
     nodes: tuple[NodePlan, ...]
     kubernetes: KubernetesPlan
     warnings: tuple[Problem, ...] = ()
+    uplinks: UplinksPlan | None = None
+    """None if the Fabric does not describe them. No host needs them, so no node's document has them."""
 
     def find_node(self, name: str) -> NodePlan | None:
         """Return the plan of a node by name."""

@@ -1,6 +1,6 @@
 """A whole plan as JSON, the output of `trackbed plan -o json`.
 
-{"fabric": {common}, "kubernetes": {...}, "nodes": [{"name", "slot", "unit", "ports": [...]}]}
+{"fabric": {common}, "kubernetes": {...}, "uplinks": {...}, "nodes": [{"name", "slot", "unit", "ports": [...]}]}
 """
 
 from collections.abc import Iterable
@@ -11,9 +11,9 @@ import msgspec
 from trackbed.fabric.documents import parse_document, to_camel, to_document
 from trackbed.fabric.model.problems import Problem, SpecError
 from trackbed.fabric.plan.collector import pause_collector
-from trackbed.fabric.plan.node_check import check_common, check_kubernetes
+from trackbed.fabric.plan.node_check import check_common, check_kubernetes, check_uplinks
 from trackbed.fabric.plan.node_document import NodeEntry, parse_entry, to_common_document, to_node_entry
-from trackbed.fabric.plan.plan import CommonPlan, KubernetesPlan, NodePlan, Plan
+from trackbed.fabric.plan.plan import CommonPlan, KubernetesPlan, NodePlan, Plan, UplinksPlan
 
 
 class _PlanDocument(NamedTuple):
@@ -21,6 +21,7 @@ class _PlanDocument(NamedTuple):
     kubernetes: KubernetesPlan
     nodes: tuple[NodeEntry, ...]
     only_rail: int | None = None
+    uplinks: UplinksPlan | None = None
 
 
 def encode_plan(plan: Plan, nodes: Iterable[NodePlan], rail: int | None = None) -> bytes:
@@ -33,6 +34,8 @@ def encode_plan(plan: Plan, nodes: Iterable[NodePlan], rail: int | None = None) 
         "kubernetes": to_document(plan.kubernetes, to_camel),
         "nodes": [msgspec.Raw(msgspec.json.encode(to_node_entry(node, rail))) for node in nodes],
     }
+    if plan.uplinks is not None:
+        document["uplinks"] = to_document(plan.uplinks, to_camel)
     return msgspec.json.encode(document if rail is None else document | {"onlyRail": rail})
 
 
@@ -48,13 +51,15 @@ def decode_plan(raw: bytes) -> Plan:
         document = parse_document(msgspec.json.decode(raw), _PlanDocument, to_camel)
         check_common(document.fabric)
         check_kubernetes(document.kubernetes)
+        if document.uplinks is not None:
+            check_uplinks(document.uplinks)
         nodes = tuple(parse_entry(node, document.fabric) for node in document.nodes)
     except (ValueError, RecursionError) as error:  # DocumentError and msgspec.DecodeError are ValueErrors
         raise SpecError([Problem("bad-plan", f"this is no plan of Trackbed: {error}")]) from error
     if document.only_rail is not None:
         message = f"this plan has rail {document.only_rail} alone; write it with `trackbed plan -o json` without --rail"
         raise SpecError([Problem("bad-plan", message)])
-    return Plan(document.fabric, nodes, document.kubernetes)
+    return Plan(document.fabric, nodes, document.kubernetes, uplinks=document.uplinks)
 
 
 _HEAD_BYTES = 64
