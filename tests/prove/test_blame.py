@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.prove.topologies import build, list_tests
-from trackbed.prove.blame import Blame, investigate
+from trackbed.prove.blame import Blame, Request, investigate
+from trackbed.prove.budget import compute_budget
 from trackbed.prove.culprits import Culprit, describe
 from trackbed.prove.links import UNTRACED, Trace
 from trackbed.prove.rounds import Round, plan_cover, plan_screen
@@ -20,13 +21,22 @@ Rate = Callable[[int, int, int | None], float]
 SPINES = 4
 
 
-def prove(topology: FabricTopology, rate: Rate, *, cover: bool = False, traced: bool = True) -> Blame:
-    """Measure a screen, with `cover` also a cover, and what the investigation asks for."""
+def prove(
+    topology: FabricTopology,
+    rate: Rate,
+    *,
+    cover: bool = False,
+    traced: bool = True,
+    requests: list[Request] | None = None,
+) -> Blame:
+    """Measure a screen, with `cover` also a cover, and what the investigation asks for; append that to `requests`."""
     rounds = [*plan_screen(topology), *(plan_cover(topology) if cover else ())]
     investigation = investigate(topology, [(tests, measure(tests, rate)) for tests in rounds])
     try:
         request = next(investigation)
         while True:
+            if requests is not None:
+                requests.append(request)
             if isinstance(request, Trace):
                 spines = [source_port % SPINES if traced else UNTRACED for source_port in request.source_ports]
                 request = investigation.send(array("d", spines))
@@ -164,6 +174,26 @@ def test_flows_of_all_leaves_through_one_spine_blame_the_spine() -> None:
     topology = build(32, 8, 1, Uplinks(SPINES))
     blame = prove(topology, lambda _a, _b, port: 0.6 if port is not None and port % SPINES == 1 else 0.97, cover=True)
     assert name_culprits(blame) == [("spine", 0, (), 1, None, ())]
+
+
+def test_links_of_two_rails_are_probed_in_the_same_rounds_within_the_budget() -> None:
+    topology, requests = build(32, 8, 2, Uplinks(SPINES)), list[Request]()
+
+    def rate(a: int, b: int, source_port: int | None) -> float:
+        leaves = {topology.leaf_of[a], topology.leaf_of[b]}
+        is_low = source_port is not None and (source_port % SPINES, a % 2) in {(1, 0), (2, 1)} and leaves & {2, 5}
+        return 0.5 if is_low else 0.97
+
+    blame = prove(topology, rate, cover=True, requests=requests)
+    assert name_culprits(blame) == [("uplink", 0, (2,), 1, None, ()), ("uplink", 1, (5,), 2, None, ())]
+    assert sum(isinstance(request, Trace) for request in requests) == 2
+    assert len(requests) <= compute_budget(topology, "cover").repeats
+
+
+def test_a_round_with_a_wrong_number_of_values_is_refused() -> None:
+    tests = next(plan_screen(build(8)))
+    with pytest.raises(ValueError, match="argument"):
+        next(investigate(build(8), [(tests, [0.97])]))
 
 
 def test_two_leaves_cannot_tell_whose_link_is_low() -> None:

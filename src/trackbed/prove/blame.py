@@ -48,7 +48,10 @@ class Blame(NamedTuple):
 
 
 def investigate(topology: FabricTopology, results: Results) -> Generator[Request, Values, Blame]:
-    """Find the culprits of low values; yield what has to be measured or traced for that."""
+    """Find the culprits of low values; yield what has to be measured or traced for that.
+
+    Raises ValueError if a round has another number of values than of tests.
+    """
     samples = count_samples(topology, results)
     wide = _find_rails(topology, samples)
     wide += _find_leaves(topology, samples, {culprit.rail for culprit in wide})

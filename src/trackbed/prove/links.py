@@ -56,11 +56,18 @@ Requests = Generator[Round | Trace, Values, list[Culprit]]
 
 def locate_flows(topology: FabricTopology, losses: dict[Flow, float]) -> Requests:
     """Trace low flows, probe what they share, and return the links, spines and paths to blame."""
+    if not losses:
+        return []
+    spines = yield _build_trace(losses)
+    groups = _group_flows(topology, losses, spines)
+    probes = yield from _choose_probes(topology, groups)
+    # Probes of all groups run at once: a round has one flow of a leaf, whatever its group.
+    low = yield from measure_alone(topology, [flow for flows in _interleave(probes.values()) for flow in flows])
     culprits = []
-    if losses:
-        spines = yield _build_trace(losses)
-        for group in _group_flows(topology, losses, spines):
-            culprits += yield from _probe(topology, group)
+    for number, group in enumerate(groups):
+        flows = {flow for (probed, _), chosen in probes.items() if probed == number for flow in chosen}
+        added = {flow: loss for flow, loss in low.items() if flow in flows}
+        culprits += _blame_common(topology, group._replace(losses=group.losses | added))
     return culprits
 
 
@@ -69,22 +76,26 @@ def _group_flows(topology: FabricTopology, losses: dict[Flow, float], spines: Va
     for flow, spine in zip(losses, spines, strict=True):
         key = flow[0] % topology.rails, topology.pods[topology.leaf_of[flow[0]]], int(spine)
         groups.setdefault(key, {})[flow] = losses[flow]
-    return [Group(*key, flows) for key, flows in groups.items()]
+    return sorted((Group(*key, flows) for key, flows in groups.items()), key=lambda group: -len(group.losses))
 
 
-def _probe(topology: FabricTopology, group: Group) -> Requests:
-    ends = Counter(topology.leaf_of[port] for flow in group.losses for port in flow[:2])
-    suspects = [leaf for leaf, _ in ends.most_common(_PROBED_LEAVES)]
-    candidates = list(_iter_probes(topology, group, suspects)) if group.spine != UNTRACED else []
-    if not candidates:
-        return _blame_common(topology, group)
-    spines = yield _build_trace(flow for _, flow in candidates)
-    probes: dict[int, list[Flow]] = {leaf: [] for leaf in suspects}
-    for (leaf, flow), spine in zip(candidates, spines, strict=True):
-        if int(spine) == group.spine and len(probes[leaf]) < _PROBES_PER_LINK * topology.uplinks.links:
-            probes[leaf].append(flow)
-    low = yield from measure_alone(topology, [flow for flows in _interleave(probes.values()) for flow in flows])
-    return _blame_common(topology, group._replace(losses=group.losses | low))
+def _choose_probes(
+    topology: FabricTopology, groups: Sequence[Group]
+) -> Generator[Trace, Values, dict[tuple[int, int], list[Flow]]]:
+    """Trace candidates; return, for each group by number and leaf at an end of it, flows through the group's spine."""
+    candidates = [
+        (number, leaf, flow)
+        for number, group in enumerate(groups)
+        if group.spine != UNTRACED
+        for leaf, flow in _iter_probes(topology, group)
+    ]
+    probes: dict[tuple[int, int], list[Flow]] = {(number, leaf): [] for number, leaf, _ in candidates}
+    spines = (yield _build_trace(flow for _, _, flow in candidates)) if candidates else ()
+    for (number, leaf, flow), spine in zip(candidates, spines, strict=True):
+        chosen = probes[number, leaf]
+        if int(spine) == groups[number].spine and len(chosen) < _PROBES_PER_LINK * topology.uplinks.links:
+            chosen.append(flow)
+    return probes
 
 
 def _interleave(columns: Iterable[Sequence[Flow]]) -> Iterator[list[Flow]]:
@@ -94,8 +105,10 @@ def _interleave(columns: Iterable[Sequence[Flow]]) -> Iterator[list[Flow]]:
         yield [column[index] for column in lists if index < len(column)]
 
 
-def _iter_probes(topology: FabricTopology, group: Group, suspects: Sequence[int]) -> Iterator[tuple[int, Flow]]:
+def _iter_probes(topology: FabricTopology, group: Group) -> Iterator[tuple[int, Flow]]:
     """Yield flows to trace: three times as many as must take the spine, from and to each suspected leaf."""
+    ends = Counter(topology.leaf_of[port] for flow in group.losses for port in flow[:2])
+    suspects = [leaf for leaf, _ in ends.most_common(_PROBED_LEAVES)]
     by_leaf = {topology.leaf_of[ports[0]]: ports for ports in topology.ports[group.rail]}
     members = [leaf for leaf in by_leaf if topology.pods[leaf] == group.pod]
     fresh = [leaf for leaf in members if leaf not in suspects]
