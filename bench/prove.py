@@ -25,7 +25,7 @@ from trackbed.prove.links import Trace
 from trackbed.prove.rounds import plan_cover, plan_screen
 from trackbed.prove.topology import FabricTopology, Uplinks, build_topology
 
-HELD_OUT: Final = 1_000_000
+HELD_OUT: Final = 2_000_000
 """Seeds from here on were not used while thresholds were chosen."""
 SIZES: Final = {
     32: (8, Uplinks(spines=4, links=2)),

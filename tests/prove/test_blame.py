@@ -176,6 +176,17 @@ def test_flows_of_all_leaves_through_one_spine_blame_the_spine() -> None:
     assert name_culprits(blame) == [("spine", 0, (), 1, None, ())]
 
 
+def test_a_leaf_at_every_low_flow_is_blamed_although_most_low_flows_have_one_partner() -> None:
+    topology = build(32, 8, 1, Uplinks(SPINES))
+
+    def rate(a: int, b: int, source_port: int | None) -> float:
+        leaves = {topology.leaf_of[a], topology.leaf_of[b]}
+        is_hit = source_port is not None and source_port % SPINES == 3 and (0 in leaves or source_port % 7 == 0)
+        return 0.5 if is_hit and 2 in leaves else 0.97
+
+    assert name_culprits(prove(topology, rate, cover=True)) == [("uplink", 0, (2,), 3, None, ())]
+
+
 def test_links_of_two_rails_are_probed_in_the_same_rounds_within_the_budget() -> None:
     topology, requests = build(32, 8, 2, Uplinks(SPINES)), list[Request]()
 

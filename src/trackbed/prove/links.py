@@ -127,7 +127,8 @@ def _blame_common(topology: FabricTopology, group: Group) -> list[Culprit]:
     if count < _LEAST_FLOWS:
         return []
     leaves = Counter(topology.leaf_of[port] for flow in group.losses for port in flow[:2])
-    common = tuple(sorted(leaf for leaf, flows in leaves.items() if flows >= _MOST_OF * count))
+    most = max(leaves.values())
+    common = tuple(sorted(leaf for leaf, flows in leaves.items() if flows == most >= _MOST_OF * count))
     spine = None if group.spine == UNTRACED else group.spine
     loss = median(group.losses.values())
     if common:
