@@ -115,7 +115,7 @@ def _iter_probes(topology: FabricTopology, group: Group) -> Iterator[tuple[int, 
     tries = 3 * _PROBES_PER_LINK * topology.uplinks.links_per_leaf
     for number, leaf in enumerate(suspects):
         others = fresh if len(fresh) > 1 else [other for other in members if other != leaf]
-        for index in range(tries if len(members) > _LEAST_LEAVES - 1 else 0):
+        for index in range(tries if len(members) >= _LEAST_LEAVES else 0):
             ports = by_leaf[leaf], by_leaf[others[(number + index) % len(others)]]
             a, b = (ports_of_leaf[index % len(ports_of_leaf)] for ports_of_leaf in ports)
             yield leaf, (*((a, b) if index % 2 else (b, a)), _FIRST_PROBE_PORT + index)
