@@ -13,7 +13,7 @@ import msgspec
 Verdict = Literal["pass", "warn", "fail", "unknown"]
 
 
-class FaultEnd(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class FaultEnd(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """One end of a fault between nodes: a node, or its port on a rail."""
 
     node: str

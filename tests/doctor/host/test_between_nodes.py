@@ -58,9 +58,9 @@ def build_excerpt(node: NodePlan) -> NodeExcerpt:
         node.name,
         ports=tuple(PortExcerpt(port.rail, port.netdev, port.leaf, has_carrier=True) for port in node.ports),
         macs=tuple(
-            HeldMac(rail, holder, f"02:00:0{kind}:00:{number:02}:{rail:02}")
+            HeldMac(rail, f"rail{rail}", f"02:00:0{kind}:00:{number:02}:{rail:02}", vf)
             for rail in range(2)
-            for kind, holder in enumerate((f"rail{rail}", f"rail{rail} VF 0"))
+            for kind, vf in enumerate((None, 0))
         ),
         addresses=tuple(HeldAddress(ADDRESSES[node.name, port.rail], port.netdev, port.rail) for port in node.ports),
         identity=(("/proc/sys/kernel/hostname", node.name), ("/etc/machine-id", f"{number:032}")),
@@ -140,7 +140,7 @@ FAULTS: dict[str, tuple[str, Callable[[dict[str, NodeExcerpt]], None], list[str]
     ),
     "a MAC twice": (
         "vfs-mac-duplicate",
-        change_excerpt("gpu008", macs=(HeldMac(1, "rail1 VF 3", "02:00:00:00:04:01"),)),
+        change_excerpt("gpu008", macs=(HeldMac(1, "rail1", "02:00:00:00:04:01", 3),)),
         ["gpu004 rail 1", "gpu008 rail 1"],
         "02:00:00:00:04:01 is at gpu004 rail1, gpu008 rail1 VF 3",
     ),
@@ -235,6 +235,14 @@ def test_a_fault_is_found_though_a_part_was_not_read_of_another_node() -> None:
         finding.verdict for finding in judge_nodes(list(site.values()), NODES) if finding.id == "fw-version-mixed"
     ]
     assert verdicts == ["warn", "unknown"]
+
+
+def test_several_unusual_versions_are_named_in_the_order_of_the_nodes() -> None:
+    site = dict(SITE)
+    for number in range(2, 7):
+        change_excerpt(f"gpu00{number}", driver=f"24.{number}")(site)
+    ends = [str(finding.ends[0]) for finding in judge_nodes(list(site.values()), NODES) if finding.verdict == "warn"]
+    assert ends == [f"gpu00{number}" for number in range(2, 7)]
 
 
 def test_two_nodes_with_their_cables_swapped_within_are_two_pairs() -> None:

@@ -1,6 +1,7 @@
 """Faults of the cabling that several ports show together: two cables swapped, and a leaf that is down."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from trackbed.doctor.across.excerpt import NodeExcerpt, PluggedCable
 from trackbed.doctor.across.occurrence import Occurrence
@@ -21,19 +22,20 @@ def find_swapped_cables(excerpts: Sequence[NodeExcerpt], _: Mapping[str, NodePla
                 misplaced.setdefault((cable.planned_leaf, cable.leaf), []).append((end, cable))
     for (planned, actual), plugged in misplaced.items():
         partners = misplaced.get((actual, planned), []) if planned < actual else []
-        yield from (_describe_swap(first, second) for first, second in _pair_ends(plugged, list(partners)))
+        yield from (_describe_swap(first, second) for first, second in _pair_ends(plugged, partners))
 
 
-def _pair_ends(plugged: Sequence[_CableEnd], partners: list[_CableEnd]) -> Iterator[tuple[_CableEnd, _CableEnd]]:
+def _pair_ends(plugged: Iterable[_CableEnd], partners: Iterable[_CableEnd]) -> Iterator[tuple[_CableEnd, _CableEnd]]:
+    of_node: dict[str, list[_CableEnd]] = {}
+    for partner in partners:
+        of_node.setdefault(partner[0].node, []).append(partner)
     remaining = []
     for first in plugged:
-        second = next((partner for partner in partners if partner[0].node == first[0].node), None)
-        if second is None:
+        if of_node.get(first[0].node):
+            yield first, of_node[first[0].node].pop(0)
+        else:
             remaining.append(first)
-            continue
-        partners.remove(second)
-        yield first, second
-    yield from zip(remaining, partners, strict=False)
+    yield from zip(remaining, chain.from_iterable(of_node.values()), strict=False)
 
 
 def _describe_swap(*pair: _CableEnd) -> Occurrence:

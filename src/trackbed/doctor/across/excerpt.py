@@ -16,7 +16,8 @@ from trackbed.fabric.model.ranges import BITS, Range, format_address
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 _GUIDS = "/sys/class/infiniband/*/node_guid"
-_IDENTITY = ("/proc/sys/kernel/hostname", "/etc/machine-id")
+HOST_NAME, MACHINE_ID = "/proc/sys/kernel/hostname", "/etc/machine-id"
+_IDENTITY = (HOST_NAME, MACHINE_ID)
 _FIRMWARE = f"{DEVICES}/{{pci}}/infiniband/*/fw_ver"
 _DRIVER_VERSION = "/sys/module/mlx5_core/version"
 _MODULES = "/sys/module"
@@ -29,7 +30,7 @@ READS = Wanted(
 """Everything that an excerpt has of a host's files."""
 
 
-class PortExcerpt(msgspec.Struct, frozen=True):
+class PortExcerpt(msgspec.Struct, frozen=True, gc=False):
     """A port that is on the host."""
 
     rail: int
@@ -40,16 +41,22 @@ class PortExcerpt(msgspec.Struct, frozen=True):
     """None if the port is administratively down."""
 
 
-class HeldMac(msgspec.Struct, frozen=True):
+class HeldMac(msgspec.Struct, frozen=True, gc=False):
     """The MAC address of a rail's port, or that the port assigned to a VF."""
 
     rail: int
-    holder: str
-    """The interface, or its VF, such as `rail0 VF 3`."""
+    netdev: str
     mac: str
+    vf: int | None = None
+    """Index of the VF; None for the port itself."""
+
+    @property
+    def holder(self) -> str:
+        """The interface, or its VF, such as `rail0 VF 3`."""
+        return self.netdev if self.vf is None else f"{self.netdev} VF {self.vf}"
 
 
-class HeldAddress(msgspec.Struct, frozen=True):
+class HeldAddress(msgspec.Struct, frozen=True, gc=False):
     """An address of the rails' ranges on an interface of the node; `rail` is that of the interface, if it has one."""
 
     text: str
@@ -57,7 +64,7 @@ class HeldAddress(msgspec.Struct, frozen=True):
     rail: int | None
 
 
-class PluggedCable(msgspec.Struct, frozen=True):
+class PluggedCable(msgspec.Struct, frozen=True, gc=False):
     """A port, its planned leaf, and the leaf and its port that LLDP reports."""
 
     rail: int
@@ -66,7 +73,7 @@ class PluggedCable(msgspec.Struct, frozen=True):
     leaf_port: str
 
 
-class FirmwareVersion(msgspec.Struct, frozen=True):
+class FirmwareVersion(msgspec.Struct, frozen=True, gc=False):
     """The firmware version of a port's NIC; `model` has its PCI vendor and device ids."""
 
     rail: int
@@ -74,14 +81,14 @@ class FirmwareVersion(msgspec.Struct, frozen=True):
     version: str
 
 
-class RailOrder(msgspec.Struct, frozen=True):
+class RailOrder(msgspec.Struct, frozen=True, gc=False):
     """The order of a node's rails; `hardware` is equal on nodes with the same NICs in the same slots."""
 
     hardware: str
     positions: tuple[RailPosition, ...]
 
 
-class NodeExcerpt(msgspec.Struct, frozen=True):
+class NodeExcerpt(msgspec.Struct, frozen=True, gc=False):
     """What the checks between nodes need of one node."""
 
     node: str
@@ -140,9 +147,9 @@ def _iter_macs(view: NodeView) -> Iterator[HeldMac]:
     """Yield the MAC addresses of the ports and of their VFs; IPoIB without an address, and unset VFs, have none."""
     for port in view.iter_ports():
         link, listing = view.find_link(port), view.vfs.get(port.netdev)
-        macs = [(port.netdev, link.mac)] if link is not None else []
-        macs += [(f"{port.netdev} VF {vf.index}", vf.mac) for vf in (listing.vfs if listing else ())]
-        yield from (HeldMac(port.rail, holder, mac) for holder, mac in macs if not is_zero_address(mac))
+        macs: list[tuple[str, int | None]] = [(link.mac, None)] if link is not None else []
+        macs += [(vf.mac, vf.index) for vf in (listing.vfs if listing else ())]
+        yield from (HeldMac(port.rail, port.netdev, mac, vf) for mac, vf in macs if not is_zero_address(mac))
 
 
 def _iter_addresses(view: NodeView) -> Iterator[HeldAddress]:

@@ -1,10 +1,13 @@
 """An occurrence of a fault between nodes: its ends, and the evidence from all of them."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from trackbed.doctor.evidence import summarize_items
 from trackbed.doctor.finding import FaultEnd
+
+_Item = TypeVar("_Item")
 
 
 class Occurrence(NamedTuple):
@@ -19,6 +22,13 @@ class Holder(NamedTuple):
 
     end: FaultEnd
     label: str
+
+
+def select_repeated(values: Iterable[tuple[str, _Item]]) -> list[tuple[str, _Item]]:
+    """Return the values that occur more than once, with their items: few of the hundred thousand of a large fabric."""
+    pairs = list(values)
+    counts = Counter(value for value, _ in pairs)
+    return [pair for pair in pairs if counts[pair[0]] > 1] if len(counts) < len(pairs) else []
 
 
 def find_shared(holders: Iterable[tuple[str, Holder]]) -> Iterator[Occurrence]:
