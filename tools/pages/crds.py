@@ -11,6 +11,7 @@ from typing import Any
 from tools.pages.fabric_schema import derive_fabric_schema
 from tools.pages.struct_schema import derive_schema
 from trackbed.cluster.resources.fabric import FabricStatus
+from trackbed.cluster.resources.node_report import NodeReport
 from trackbed.cluster.resources.railnode import HEALTHY, OFFERED, PREPARED, ROLLED, RailNodeSpec, RailNodeStatus
 from trackbed.cluster.stacks.objects import Manifest, build_manifest
 
@@ -69,7 +70,9 @@ def iter_crds() -> Iterator[Manifest]:
     }
     yield _render_crd("Fabric", "fabrics", _FABRIC_COLUMNS, fabric, [_FABRIC_NAME])
     spec = {**derive_schema(RailNodeSpec), "x-kubernetes-validations": [_SAME_FABRIC]}
-    node = {"description": "One node of a Fabric.", "spec": spec, "status": derive_schema(RailNodeStatus)}
+    status = derive_schema(RailNodeStatus)
+    status["properties"]["report"] = derive_schema(NodeReport)  # agents read it as any object, of any version
+    node = {"description": "One node of a Fabric.", "spec": spec, "status": status}
     yield _render_crd("RailNode", "railnodes", _RAILNODE_COLUMNS, node, [])
 
 

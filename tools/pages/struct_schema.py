@@ -15,6 +15,8 @@ _SCALARS: dict[type, Schema] = {
     msgspec.inspect.IntType: {"type": "integer"},
     msgspec.inspect.BoolType: {"type": "boolean"},
 }
+_LIMITS = {"max_length": "maxLength", "ge": "minimum", "le": "maximum"}
+"""Attribute of a scalar's type -> keyword of its schema."""
 
 
 def derive_schema(kind: type[msgspec.Struct]) -> Schema:
@@ -39,12 +41,14 @@ def _derive_struct(info: msgspec.inspect.StructType) -> Schema:
 
 
 def _derive_type(info: msgspec.inspect.Type) -> Schema:
+    if isinstance(info, msgspec.inspect.Metadata):
+        return {**_derive_type(info.type), **(info.extra_json_schema or {})}
     if isinstance(info, msgspec.inspect.StructType):
         return _derive_struct(info)
     if isinstance(info, msgspec.inspect.VarTupleType):
         return {
             "type": "array",
-            "maxItems": _MOST_ITEMS,
+            "maxItems": _MOST_ITEMS if info.max_length is None else info.max_length,
             **_derive_list_type(info.item_type),
             "items": _derive_type(info.item_type),
         }
@@ -52,7 +56,8 @@ def _derive_type(info: msgspec.inspect.Type) -> Schema:
         return {"type": "string", "enum": list(info.values)}
     if isinstance(info, msgspec.inspect.DictType):
         return {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "x-kubernetes-map-type": "atomic"}
-    return dict(_SCALARS[type(info)])
+    limits = ((keyword, getattr(info, name, None)) for name, keyword in _LIMITS.items())
+    return {**_SCALARS[type(info)], **{keyword: limit for keyword, limit in limits if limit is not None}}
 
 
 def _derive_list_type(item: msgspec.inspect.Type) -> Schema:

@@ -26,10 +26,11 @@ def test_what_the_host_shows_and_what_the_network_says_are_judged_together(tmp_p
     (other / "vendor").write_text("0x8086\n")
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/cmdline").write_text("quiet\n")
-    diagnosis = asyncio.run(examine_host(Machine(tmp_path), _host(tmp_path), tmp_path / "none.sock", node()))
+    diagnosis, excerpt = asyncio.run(examine_host(Machine(tmp_path), _host(tmp_path), tmp_path / "none.sock", node()))
     failed = {finding.id for finding in diagnosis.findings if finding.verdict == "fail"}
     assert {"bios-port-pci-absent", "names-netdev-missing"} <= failed
     assert not failed & {"addr-not-persisted"}, "what the agent's own comparison tells"
+    assert (excerpt.node, excerpt.guids, excerpt.identity) == (node().name, (), None)
 
 
 def test_a_host_that_does_not_answer_says_why(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import UNSET
 
 from tests.node.sync.test_preparer import kubeconfig, railnode
 from tests.waiting import wait_for, wait_until
@@ -16,10 +17,12 @@ from trackbed.cluster.api import client as kube
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.resources.conditions import find_condition
 from trackbed.cluster.resources.railnode import HEALTHY, PATH, RailNodeSpec, RailNodeStatus
+from trackbed.doctor.across.excerpt import HeldMac, NodeExcerpt
 from trackbed.doctor.diagnosis import Diagnosis, select_finding_to_fix
 from trackbed.doctor.finding import Finding, Verdict
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.node.sync import findings as node_findings
+from trackbed.node.sync.doctor import Examination
 
 __all__ = ["kubeconfig"]
 
@@ -32,6 +35,10 @@ def one(verdict: Verdict, rail: int | None = 3, because: str | None = None, **fi
 
 def diagnosis(*findings: Finding) -> Diagnosis:
     return Diagnosis(findings, select_finding_to_fix(findings))
+
+
+def examination(*findings: Finding, **parts: Any) -> Examination:
+    return Examination(diagnosis(*findings), NodeExcerpt("n0", **parts))
 
 
 @pytest.mark.parametrize(
@@ -122,9 +129,9 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_fails_is_told_and_gone_when_it_is_mended(kubeconfig: str) -> None:
     broken = [True]
 
-    async def examine(node: NodePlan) -> Diagnosis:
+    async def examine(node: NodePlan) -> Examination:
         assert node.ports
-        return diagnosis(one("fail")) if broken else diagnosis(one("pass"))
+        return examination(one("fail")) if broken else examination(one("pass"))
 
     async def act(live: Client, _: list[str]) -> None:
         (finding,) = (await _status(live, "findings", "False")).findings
@@ -136,8 +143,26 @@ def test_what_fails_is_told_and_gone_when_it_is_mended(kubeconfig: str) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
+def test_what_checks_between_nodes_need_is_reported_and_withdrawn_once_it_cannot_be_read(kubeconfig: str) -> None:
+    readable = [True]
+
+    async def examine(_: NodePlan) -> Examination:
+        if not readable:
+            raise OSError("nsenter cannot be started")
+        return examination(macs=(HeldMac(1, "rail1", "02:00:00:00:00:01"),), driver="", cables=())
+
+    async def act(live: Client, _: list[str]) -> None:
+        report = (await _status(live, "reporting", "True")).report
+        assert report == {"macs": [{"rail": 1, "mac": "02:00:00:00:00:01"}], "driver": "", "cables": []}
+        readable.clear()
+        assert (await _status(live, "reporting", "Unknown")).report is UNSET
+
+    scene(kubeconfig, "reporting", examine, act, plan_hash="p1")
+
+
+@pytest.mark.usefixtures("at_once")
 def test_a_host_that_cannot_be_examined_is_unknown_and_says_why(kubeconfig: str) -> None:
-    async def examine(_: NodePlan) -> Diagnosis:
+    async def examine(_: NodePlan) -> Examination:
         raise OSError("nsenter cannot be started")
 
     async def act(live: Client, _: list[str]) -> None:
@@ -151,9 +176,9 @@ def test_a_host_that_cannot_be_examined_is_unknown_and_says_why(kubeconfig: str)
 def test_a_host_that_is_being_changed_is_not_examined(kubeconfig: str) -> None:
     examined: list[str] = []
 
-    async def examine(node: NodePlan) -> Diagnosis:
+    async def examine(node: NodePlan) -> Examination:
         examined.append(node.name)
-        return diagnosis()
+        return examination()
 
     async def act(live: Client, _: list[str]) -> None:
         for _again in range(20):
@@ -171,8 +196,8 @@ def test_what_is_as_before_is_not_written_again(kubeconfig: str, monkeypatch: py
         writes.append(path)
         return await apply(self, path, *arguments, **options)
 
-    async def examine(_: NodePlan) -> Diagnosis:
-        return diagnosis(one("fail"))
+    async def examine(_: NodePlan) -> Examination:
+        return examination(one("fail"), macs=(HeldMac(1, "rail1", "02:00:00:00:00:01"),))
 
     async def again(live: Client, name: str) -> None:
         rail_node = await live.get(f"{PATH}/{name}", Told)
@@ -191,8 +216,8 @@ def test_what_is_as_before_is_not_written_again(kubeconfig: str, monkeypatch: py
 
 @pytest.mark.usefixtures("at_once")
 def test_trouble_with_the_server_is_told(kubeconfig: str) -> None:
-    async def examine(_: NodePlan) -> Diagnosis:
-        return diagnosis()
+    async def examine(_: NodePlan) -> Examination:
+        return examination()
 
     async def act(live: Client, trouble: list[str]) -> None:
         await _status(live, "deleted", "True")

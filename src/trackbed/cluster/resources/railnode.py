@@ -39,6 +39,8 @@ ROLLED = "Rolled"
 """Condition set by the controller: the node's progress in the roll-out."""
 OFFERED = "RailsOffered"
 """Condition set by the controller: whether the node offers a resource for each of its rails to pods."""
+COMPARED = "Compared"
+"""Condition set by the controller while it cannot decode the report of the node's agent: always False."""
 
 FABRIC_LABEL = "trackbed.dev/fabric"
 TAINT = "trackbed.dev/preparing"
@@ -153,7 +155,7 @@ class RailNodeStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     firmware: bool = False
     """Whether the firmware of any NIC differs from the plan, so that the node waits for the firmware wave."""
     conditions: tuple[Condition, ...] = ()
-    """Prepared, Contested and Healthy, set by the agent; Rolled and RailsOffered, set by the controller."""
+    """Prepared, Contested and Healthy, set by the agent; Rolled, RailsOffered and Compared, set by the controller."""
     differences: tuple[Difference, ...] = ()
     """The first few differences from the plan."""
     allocations: tuple[Allocation, ...] = ()
@@ -164,3 +166,5 @@ class RailNodeStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     """Digest of the plan that the host had reached last. Settings that differ from it have drifted."""
     repairs: tuple[Repair, ...] = ()
     """Settings that were repaired in place within the last hour."""
+    report: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    """The agent's report for comparisons with other nodes; `node_report` has its fields."""

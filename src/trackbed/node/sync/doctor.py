@@ -1,4 +1,4 @@
-"""Doctor's diagnosis of the host of this container.
+"""Doctor's examination of the host of this container: its diagnosis, and its excerpt for checks between nodes.
 
 Files and programs are read by this container's Python in the host's namespaces, so that links and paths resolve as on
 the host. The network is probed by this process, in the host's network namespace.
@@ -8,7 +8,9 @@ import asyncio
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
+from trackbed.doctor.across.excerpt import NodeExcerpt, excerpt_node
 from trackbed.doctor.diagnosis import Diagnosis, diagnose_nodes
 from trackbed.doctor.host_reads import build_wanted
 from trackbed.doctor.inspection import InspectionTarget, inspect_node
@@ -24,8 +26,15 @@ HOST_MACHINE = Machine(Path("/proc/1/root"), Path("/proc/1/ns/net"))
 """The host, as seen from a container with hostPID."""
 
 
-async def examine_host(machine: Machine, host: NodeHost, agent_socket: Path, node: NodePlan) -> Diagnosis:
-    """Return doctor's diagnosis of one node.
+class Examination(NamedTuple):
+    """Doctor's diagnosis of a host, and the excerpt that checks between nodes need of it."""
+
+    diagnosis: Diagnosis
+    excerpt: NodeExcerpt
+
+
+async def examine_host(machine: Machine, host: NodeHost, agent_socket: Path, node: NodePlan) -> Examination:
+    """Examine the host of one node.
 
     Raises:
         OSError, NetlinkError: the host cannot be read.
@@ -35,12 +44,13 @@ async def examine_host(machine: Machine, host: NodeHost, agent_socket: Path, nod
     if "snapshot" not in outcome.answer:
         raise OSError(outcome.message)
     snapshot = parse_snapshot(outcome.answer["snapshot"])
-    return await asyncio.to_thread(_diagnose_snapshot, machine, node, agent_socket, snapshot)
+    return await asyncio.to_thread(_examine_snapshot, machine, node, agent_socket, snapshot)
 
 
-def _diagnose_snapshot(machine: Machine, node: NodePlan, agent_socket: Path, snapshot: Snapshot) -> Diagnosis:
+def _examine_snapshot(machine: Machine, node: NodePlan, agent_socket: Path, snapshot: Snapshot) -> Examination:
     """Inspect and diagnose the node. Unpersisted files are ignored, because the preparer reports them."""
     no_cluster = KubernetesPlan("", "", "", None, None, ())  # a RailNode has no cluster data
     plan = Plan(node.common, (node,), no_cluster)
     target = InspectionTarget(machine, node, partial(read_status, agent_socket), host=snapshot)
-    return diagnose_nodes([replace(inspect_node(target, plan, ProbeTimeouts()), unpersisted_files=None)])
+    view = replace(inspect_node(target, plan, ProbeTimeouts()), unpersisted_files=None)
+    return Examination(diagnose_nodes([view]), excerpt_node(view))

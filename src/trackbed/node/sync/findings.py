@@ -1,14 +1,16 @@
 """Doctor's failing checks of this node's host, published in the RailNode's status for people; roll-outs ignore them.
 
-The host is examined every SECONDS, each node at a different time, and never while the host is being changed.
+Beside them the status has a report of the host, by which the controller compares the nodes of a Fabric. The host is
+examined every SECONDS, each node at a different time, and never while the host is being changed.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import KubeError
@@ -31,6 +33,8 @@ from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.node_document import parse_node
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.kernel.netlink.codec import NetlinkError
+from trackbed.node.sync.doctor import Examination
+from trackbed.node.sync.host_report import build_report
 
 MANAGER = "trackbed-findings"
 SECONDS = 600.0
@@ -38,17 +42,18 @@ SECONDS = 600.0
 _MAX_FINDINGS = 20
 _MAX_CHARACTERS = 512
 
-Examine = Callable[[NodePlan], Awaitable[Diagnosis]]
-"""Returns doctor's diagnosis of a node."""
+Examine = Callable[[NodePlan], Awaitable[Examination]]
+"""Examines the host of a node."""
 WatchedRailNode = tuple[RailNodeSpec, RailNodeStatus]
 """Spec and status of a RailNode as last watched."""
 
 
 class _HealthReport(NamedTuple):
-    """The condition Healthy of a RailNode, and the findings behind it."""
+    """The condition Healthy of a RailNode, the findings behind it, and the report for comparisons with other nodes."""
 
     condition: Condition
     findings: tuple[RailNodeFinding, ...] = ()
+    report: dict[str, Any] | UnsetType = UNSET
 
 
 def compute_first_delay(node_name: str) -> float:
@@ -80,23 +85,26 @@ async def publish_findings(
 
 async def _update_status(client: Client, node_name: str, rail_node: WatchedRailNode, examine: Examine) -> None:
     """Examine the host, and write the RailNode's status if it has changed."""
-    spec, status = rail_node
-    judged, findings = await _examine_host(spec, examine)
+    _, status = rail_node
+    judged, findings, report = await _examine_host(rail_node, examine)
     old = find_condition(status.conditions, HEALTHY)
     (condition,) = put_condition([old] if old.last_transition_time else [], judged, format_now())
-    if (condition, findings) == (old, status.findings):
+    if (condition, findings, report) == (old, status.findings, status.report):
         return
-    new_status = msgspec.to_builtins(RailNodeStatus(conditions=(condition,), findings=findings))
+    new_status = msgspec.to_builtins(RailNodeStatus(conditions=(condition,), findings=findings, report=report))
     body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": node_name}, "status": new_status}
     await client.apply(join_path(PATH, node_name, "status"), body, MANAGER)
 
 
-async def _examine_host(spec: RailNodeSpec, examine: Examine) -> _HealthReport:
+async def _examine_host(rail_node: WatchedRailNode, examine: Examine) -> _HealthReport:
+    spec, status = rail_node
     try:
-        diagnosis = await examine(parse_node(spec.plan))
+        examination = await examine(parse_node(spec.plan))
     except (OSError, NetlinkError, SpecError, DocumentError) as error:
         return _HealthReport(Condition(HEALTHY, "Unknown", "NotExamined", str(error)[:_MAX_CHARACTERS]))
-    return _HealthReport(judge_health(diagnosis), list_failures(diagnosis))
+    diagnosis, excerpt = examination
+    report = msgspec.json.decode(msgspec.json.encode(build_report(excerpt, status.reached_hash)))  # as it is read back
+    return _HealthReport(judge_health(diagnosis), list_failures(diagnosis), report)
 
 
 def judge_health(diagnosis: Diagnosis) -> Condition:
