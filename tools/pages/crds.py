@@ -10,7 +10,7 @@ from typing import Any
 
 from tools.pages.fabric_schema import derive_fabric_schema
 from tools.pages.struct_schema import derive_schema
-from trackbed.cluster.resources.fabric import FabricStatus
+from trackbed.cluster.resources.fabric import CONSISTENT, FabricStatus
 from trackbed.cluster.resources.node_report import NodeReport
 from trackbed.cluster.resources.railnode import HEALTHY, OFFERED, PREPARED, ROLLED, RailNodeSpec, RailNodeStatus
 from trackbed.cluster.stacks.objects import Manifest, build_manifest
@@ -36,6 +36,7 @@ _FABRIC_COLUMNS: tuple[_Column, ...] = (
     ("Failed", "integer", ".status.failed"),
     ("Absent", "integer", ".status.absent"),
     ("Offered", "integer", ".status.offered"),
+    ("Consistent", "string", _format_condition_path(CONSISTENT, "status")),
     ("State", "string", _format_condition_path("Progressing", "reason")),
     ("Why", "string", _format_condition_path("Progressing", "message")),
     _AGE,

@@ -1,4 +1,4 @@
-"""The report of a host in its RailNode: everything that checks between nodes need, short, and within the CRD's limits."""
+"""The report of a host in its RailNode: what checks between nodes need, short, and within the limits of the CRD."""
 
 from __future__ import annotations
 

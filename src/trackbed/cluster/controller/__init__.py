@@ -15,6 +15,7 @@
     reporter            status updates of objects; report: their content
     stacks              passes over the stacks that the command line permits, and their condition
     stack_pass          one pass over the steps of a stack
+    comparer            comparisons of a Fabric's nodes; comparison: their outcome; excerpts: the reports of agents
     pace                limits on concurrent requests, and intervals between passes
     metrics             metrics of roll-outs
     uninstall           removal of all objects of controller and webhook

@@ -16,6 +16,7 @@ from trackbed.cluster.api.errors import ApiRefusedError, KubeError, UnreachableE
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.controller import metrics
 from trackbed.cluster.controller.act import Actor
+from trackbed.cluster.controller.comparer import ComparisonInput
 from trackbed.cluster.controller.decide import Decision, Verb, decide
 from trackbed.cluster.controller.events import EVENTS, record_railnode_event
 from trackbed.cluster.controller.lock import LockConfigMap
@@ -57,6 +58,19 @@ class FabricReconciler:
         key, model, slices = self._cache
         paused = model.spec.rollout.paused or fabric.metadata.annotations.paused is not None
         return StackRequest(key, model.spec.kubernetes.stack, slices.plan, fabric.rolled_back, paused)
+
+    def build_comparison_input(self, fabric: FabricObject) -> ComparisonInput | None:
+        """Return what a comparison of the Fabric's nodes in the cluster needs; None before the first plan."""
+        if self._cache is None:
+            return None
+        slices = self._cache[2]
+        present = {name: self._railnodes.objects.get(name) for name in slices.nodes if name in self._nodes.objects}
+        railnodes = {
+            name: railnode
+            for name, railnode in present.items()
+            if railnode is None or railnode.spec.fabric == self._name
+        }
+        return ComparisonInput(fabric, slices, railnodes)
 
     async def reconcile(self, fabric: FabricObject, maintenance: Mapping[str, str], log: Log) -> float:
         """Make the next moves; return the seconds until the next pass, unless an object changes before.

@@ -5,12 +5,14 @@ A controller of 10,000 nodes uses 105 MB of memory (`scripts/bench control`).
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
 from trackbed.cluster.api.metadata import ObjectMetadata
 from trackbed.cluster.resources import fabric, railnode
 from trackbed.cluster.resources.conditions import Condition
+from trackbed.cluster.resources.node_report import MAX_REPORT_BYTES
 from trackbed.cluster.resources.railnode import ALLOW_REMOVAL, FABRIC_LABEL, PAUSED, RETRY, TAINT, RailNodeSlice
 
 CORDONED = "trackbed.dev/cordoned"
@@ -123,6 +125,13 @@ class _RailNodeStatus(msgspec.Struct, frozen=True, rename="camel"):
     needs_reboot: bool = False
     firmware: bool = False
     conditions: tuple[Condition, ...] = ()
+    report: Any = None
+    """JSON of the agent's report as bytes, since its objects take five times as much; cut behind MAX_REPORT_BYTES."""
+
+    def __post_init__(self) -> None:
+        if self.report is not None and not isinstance(self.report, bytes):
+            packed = msgspec.json.encode(self.report)[: MAX_REPORT_BYTES + 1]
+            msgspec.structs.force_setattr(self, "report", packed)
 
 
 class RailNode(msgspec.Struct, frozen=True):

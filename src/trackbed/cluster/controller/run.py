@@ -7,7 +7,7 @@ state. A leader that cannot renew its Lease discards its state and competes for 
 import asyncio
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from trackbed.cluster.api.lease import LEASE_SECONDS, Election
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.controller import metrics
 from trackbed.cluster.controller.act import remove_orphan
+from trackbed.cluster.controller.comparer import Comparer, ComparisonInput, drop_comparison
 from trackbed.cluster.controller.fabric_reconciler import FabricReconciler
 from trackbed.cluster.controller.maintenance import Maintenance
 from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES, FabricObject, NodeObject, RailNode
@@ -94,6 +95,7 @@ class Controller:
             for reflector in reflectors:
                 await reflector.synced.wait()
             group.create_task(self._reconcile_repeatedly())
+            group.create_task(Comparer(self._client, self._log).run(self._iter_comparison_inputs))
 
     async def _reconcile_repeatedly(self) -> None:
         while True:
@@ -113,7 +115,7 @@ class Controller:
             try:
                 with metrics.PASS_DURATION.time():
                     maintenance = self._maintenance.describe_nodes()
-                    waits.append(await reconciler.reconcile(drop_stack_condition(fabric), maintenance, self._log))
+                    waits.append(await reconciler.reconcile(_drop_foreign_fields(fabric), maintenance, self._log))
                 waits.append(await self._stacks.reconcile(fabric, reconciler.build_stack_request(fabric)))
             except KubeError as error:
                 self._log(f"fabric {name}: {error}")
@@ -138,7 +140,7 @@ class Controller:
         metrics.DEFECTS.labels(name).inc()
         reason = f"a defect of Trackbed stops it, please report it with the controller's log: {error!r}"
         try:
-            await self._reconcilers[name].report_refusal(drop_stack_condition(fabric), reason)
+            await self._reconcilers[name].report_refusal(_drop_foreign_fields(fabric), reason)
         except KubeError as api_error:
             self._log(f"fabric {name}: {api_error}")
 
@@ -179,5 +181,16 @@ class Controller:
             return RETRY_SECONDS
         return IDLE_SECONDS
 
+    def _iter_comparison_inputs(self) -> Iterator[ComparisonInput]:
+        for name, fabric in sorted(self._fabrics.objects.items()):
+            reconciler = self._reconcilers.get(name)
+            if reconciler and (comparison_input := reconciler.build_comparison_input(fabric)):
+                yield comparison_input
+
     def _build_reconciler(self, name: str) -> FabricReconciler:
         return FabricReconciler(self._client, self._railnodes, self._nodes, self._namespace, name)
+
+
+def _drop_foreign_fields(fabric: FabricObject) -> FabricObject:
+    """Return the Fabric without the parts of its status that have another writer than the reconciler."""
+    return drop_comparison(drop_stack_condition(fabric))
