@@ -246,8 +246,8 @@ def test_fabrics_are_told_as_kubectl_does_and_nodes_that_are_not_sound(server: P
     whole = run(server, "status")
     assert whole.exit_code == 0, whole.output
     assert whole.stdout.splitlines() == [
-        "FABRIC  NODES  SOUND  CHANGING  WAITING  FAILED  ABSENT  OFFERED  STATE     WHY",
-        "train   2      2      0         0        0       0       0        Complete  Complete it is",
+        "FABRIC  NODES  SOUND  CHANGING  WAITING  FAILED  ABSENT  OFFERED  CONSISTENT  STATE     WHY",
+        "train   2      2      0         0        0       0       0        -           Complete  Complete it is",
         "",
         "0 of 0 nodes are as they should be",
     ]
@@ -259,8 +259,8 @@ def test_fabrics_are_told_as_kubectl_does_and_nodes_that_are_not_sound(server: P
     half = run(server, "status")
     lines = half.stdout.splitlines()
     assert half.exit_code == 1
-    assert lines[1].split() == ["train", "45", "2", "0", "42", "1", "0", "-", "Halted", "Halted", "it", "is"]
-    assert lines[2].split(maxsplit=9)[7:] == ["-", "-", "no controller has seen it"]
+    assert lines[1].split() == ["train", "45", "2", "0", "42", "1", "0", "-", "-", "Halted", "Halted", "it", "is"]
+    assert lines[2].split(maxsplit=10)[7:] == ["-", "-", "-", "no controller has seen it"]
     assert [" ".join(line.split()) for line in lines[4:7]] == [
         "NODE FABRIC STAGE SINCE WHY",
         "train-44 train Failed 5h rail 3: no such device",
@@ -288,6 +288,34 @@ def test_a_fabric_that_cannot_be_planned_or_failed_does_not_hold(server: Path, c
         "Invalid",
         "no room",
     )
+
+
+def _write_comparison(client: BlockingClient, status: str, message: str, *findings: Object) -> None:
+    condition = {"type": "Consistent", "status": status, "reason": "Test", "message": message}
+    body: Object = {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": {"name": "train"}}
+    write(client, body, {"nodes": 2, "sound": 2, "conditions": [condition], "findings": list(findings)})
+
+
+def test_faults_between_nodes_are_shown_and_what_is_unknown(server: Path, client: BlockingClient) -> None:
+    crds.install_crds(client, list(iter_crds()))
+    fabric_status(client, "train", "")
+    ends = [{"node": "train-0", "rail": 1}, {"node": "train-2"}]
+    fault = {"code": "vfs-mac-duplicate", "verdict": "fail", "message": "MACs are unique", "ends": ends, "endCount": 3}
+    _write_comparison(client, "False", "1 fault between nodes", fault)
+    broken = run(server, "status")
+    assert (broken.exit_code, broken.stdout.splitlines()[1].split()[8]) == (1, "False")
+    assert [" ".join(line.split()) for line in broken.stdout.splitlines()[2:5]] == [
+        "",
+        "FAULT FABRIC BETWEEN WHY",
+        "vfs-mac-duplicate train train-0 rail 1, train-2 and 1 more MACs are unique",
+    ]
+    report = json.loads(run(server, "status", "-o", "json").stdout)
+    assert report["fabrics"][0]["findings"] == [fault]
+    _write_comparison(client, "Unknown", "not compared: 1 of 2 nodes: train-1: x")
+    unknown = run(server, "status")
+    assert (unknown.exit_code, unknown.stdout.splitlines()[2]) == (0, "train: not compared: 1 of 2 nodes: train-1: x")
+    _write_comparison(client, "False", "firmware", {**fault, "verdict": "warn"})
+    assert run(server, "status").exit_code == 0
 
 
 def test_a_server_that_does_not_answer_is_unknown_and_no_kubeconfig_is_wrong_use(tmp_path: Path, server: Path) -> None:

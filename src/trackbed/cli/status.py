@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from trackbed.cluster.api.dynamic import DynamicClient
     from trackbed.cluster.causes.waiting import WaitingPods
+    from trackbed.cluster.resources.fabric import FabricFinding
     from trackbed.cluster.rollout.applyset import ApplySet
     from trackbed.cluster.rollout.fabric_summary import FabricSummary, UnsoundNode
     from trackbed.cluster.rollout.status import ExpectedNodes, Installation, NodeSummary
@@ -27,7 +28,10 @@ _MAX_NODE_ROWS = 40
 """Maximum number of nodes in a table; nodes with problems come first."""
 _MAX_CAUSES = 5
 """Maximum number of causes of waiting pods that are shown."""
-_FABRIC_COLUMNS = ("FABRIC", "NODES", "SOUND", "CHANGING", "WAITING", "FAILED", "ABSENT", "OFFERED", "STATE", "WHY")
+_FABRIC_COLUMNS = (
+    *("FABRIC", "NODES", "SOUND", "CHANGING", "WAITING", "FAILED", "ABSENT", "OFFERED"),
+    *("CONSISTENT", "STATE", "WHY"),
+)
 _NOTHING = "no stack of Trackbed is on this cluster: `trackbed apply cluster STACK -f fabric.yaml` puts one there"
 _RUNS = {"begun": "broke off", "done": "done", "undone": "undone", "": "-"}
 
@@ -47,9 +51,9 @@ def command(fabric_file: str | None, kubeconfig: str | None, context: str | None
     """Show the stacks of a cluster, the state of their gates, and the rails that its nodes offer; nothing is changed.
 
     Pods that do not start are named with the cause, which the messages of Multus, CNI plugins, IPAM, DRA drivers,
-    kubelet and scheduler show. With `trackbed controller`, also the state of each Fabric, and the nodes that are not
-    sound, with the reason. Exits with 0 when everything is as planned, 1 when something is not, 3 when the API server
-    does not respond.
+    kubelet and scheduler show. With `trackbed controller`, also the state of each Fabric, faults between its nodes, and
+    the nodes that are not sound, with the reason. Exits with 0 when everything is as planned, 1 when something is not,
+    3 when the API server does not respond.
 
     \b
     Examples:
@@ -141,6 +145,7 @@ def _is_sound(installation: Installation) -> bool:
 def _print_fabrics(fabrics: Sequence[FabricSummary], unsound: Sequence[UnsoundNode]) -> None:
     if fabrics:
         print_table(_FABRIC_COLUMNS, [_build_fabric_row(summary) for summary in fabrics])
+        _print_faults(fabrics)
     if unsound:
         click.echo()
         rows = [
@@ -159,9 +164,33 @@ def _build_fabric_row(fabric: FabricSummary) -> tuple[str, ...]:
         fabric.name,
         *counts,
         offered,
+        fabric.consistent or "-",
         fabric.state or "-",
         fabric.why or ("" if fabric.state else "no controller has seen it"),
     )
+
+
+def _print_faults(fabrics: Sequence[FabricSummary]) -> None:
+    """Print the faults between nodes, and what is not known of them."""
+    rows = [
+        (finding.code, summary.name, _format_ends(finding), finding.message)
+        for summary in fabrics
+        for finding in summary.findings
+    ]
+    if rows:
+        click.echo()
+        print_table(("FAULT", "FABRIC", "BETWEEN", "WHY"), rows)
+    for summary in fabrics:
+        if summary.consistent == "Unknown":
+            print_line(f"{summary.name}: {summary.consistency}")
+
+
+def _format_ends(finding: FabricFinding) -> str:
+    from msgspec import UNSET
+
+    ends = [end.node if end.rail is UNSET else f"{end.node} rail {end.rail}" for end in finding.ends]
+    omitted = finding.end_count - len(ends)
+    return ", ".join(ends) + (f" and {omitted} more" if omitted > 0 else "")
 
 
 def _print_stacks_and_nodes(state: _ClusterState, otherwise: str) -> None:

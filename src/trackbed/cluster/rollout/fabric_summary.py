@@ -37,11 +37,18 @@ class FabricSummary:
     state: str
     """Complete, Rolling, Paused, Halted, Failed or Invalid; empty without a status from a controller."""
     why: str
+    consistent: str = ""
+    """Whether the nodes agree with each other: True, False or Unknown; empty without a comparison by a controller."""
+    consistency: str = ""
+    """What the comparison came to, in a sentence."""
+    findings: tuple[fabric.FabricFinding, ...] = ()
+    """The first few faults between nodes."""
 
     @property
     def wrong(self) -> bool:
-        """Whether an operator must act: a node failed, the roll-out halted, or the Fabric cannot be planned."""
-        return bool(self.failed) or self.state in _FAILED_STATES
+        """Whether an operator must act: a node failed, the roll-out halted, the plan is refused, or nodes collide."""
+        is_broken = any(finding.verdict == "fail" for finding in self.findings)
+        return bool(self.failed) or self.state in _FAILED_STATES or is_broken
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +88,17 @@ def _summarize_fabric(body: Object) -> FabricSummary:
     state = accepted if accepted.status == "False" else progressing
     counts = (status.nodes, status.sound, status.changing, status.waiting, status.failed, status.absent)
     offered = None if status.offered is msgspec.UNSET else status.offered
-    return FabricSummary(name, *counts, offered, state.reason, state.message)
+    consistent = find_condition(status.conditions, fabric.CONSISTENT)
+    return FabricSummary(
+        name,
+        *counts,
+        offered,
+        state.reason,
+        state.message,
+        consistent.status if consistent.reason else "",
+        consistent.message,
+        status.findings or (),
+    )
 
 
 async def _iter_unsound_nodes(client: DynamicClient) -> AsyncIterator[UnsoundNode]:
