@@ -27,7 +27,7 @@ def read_single_inventory(source: Path) -> Inventory:
 
 def read_inventories(source: Path) -> list[Inventory]:
     """Read the inventories of a root folder, an archive, or discover's output."""
-    from trackbed.host.snapshot.archive import is_archive
+    from trackbed.host.snapshot.untrusted import is_archive
 
     if source.is_dir():
         return [read_machine_inventory(source)]

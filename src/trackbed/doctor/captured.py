@@ -1,15 +1,11 @@
 """Excerpts of archives of `trackbed capture`, for the checks between nodes.
 
-Of each archive only what an excerpt needs is unpacked, and only the excerpt is kept, so that the archives of a whole
-site can be judged in the memory of one.
+Nothing is unpacked: of each archive only what an excerpt needs is held in memory, and only the excerpt is kept, so that
+the archives of a whole site can be judged in the memory of one.
 """
 
 from __future__ import annotations
 
-import os
-import tarfile
-import tempfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -17,25 +13,21 @@ from typing import Final
 import msgspec
 
 from trackbed.doctor.across.excerpt import READS, NodeExcerpt, excerpt_node
-from trackbed.doctor.host_reads import find_pci
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.machine import Machine
 from trackbed.host.snapshot import recorded_network
-from trackbed.host.snapshot.archive import unpack
-from trackbed.host.snapshot.recorded import RECORD, is_identified, open_machine
+from trackbed.host.snapshot.captured_tree import CapturedTree, load_tree, read_link, read_tree
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
-from trackbed.host.snapshot.take import expand_ports, read_snapshot
+from trackbed.host.snapshot.take import expand_ports
+from trackbed.host.snapshot.untrusted import READ_ERRORS
 from trackbed.host.state import HostState
 
 _HOST_NAME: Final = "/proc/sys/kernel/hostname"
-_NEEDED: Final = frozenset({RECORD, *(PurePosixPath(path).name for path in (*READS.files, *READS.links))})
+_NAMES: Final = frozenset(PurePosixPath(path).name for path in (*READS.files, *READS.links))
 """Names of the files and links that an excerpt needs, in whatever folder."""
-_LINK_FOLDERS: Final = frozenset({"sys/class/net", "sys/class/infiniband", "sys/bus/pci/devices", "sys/module"})
+_FOLDERS: Final = frozenset({"sys/class/net", "sys/class/infiniband", "sys/bus/pci/devices", "sys/module"})
 """Folders whose entries lead to these files, or are listed themselves."""
-_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder in it is made by tempfile
-"""Where a few files are made and removed a hundred times faster than on some disks."""
-_ERRORS: Final = (OSError, ValueError, EOFError, tarfile.TarError, zlib.error)
 
 
 def _widen(patterns: tuple[str, ...]) -> tuple[str, ...]:
@@ -56,20 +48,22 @@ def excerpt_capture(archive: Path, nodes: Mapping[str, NodePlan]) -> NodeExcerpt
     The archive's file name names the node, otherwise the host name in it. Raises ForeignCaptureError if neither does.
     """
     name = _strip_suffixes(archive)
-    with tempfile.TemporaryDirectory(
-        prefix="trackbed-", dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None
-    ) as folder:
-        root = Path(folder)
-        try:
-            unpack(archive, root, _is_needed)
-            machine, identified = open_machine(root), is_identified(root)
-        except _ERRORS as error:
-            if name not in nodes:
-                raise ForeignCaptureError(f"{archive} cannot be read: {error}") from error
-            return NodeExcerpt(name, f"{archive} cannot be read: {error}", str(archive))
-        node = _find_node(machine, archive, nodes)
-        excerpt = excerpt_snapshot(node, _read_snapshot(machine, node), str(archive))
-    return excerpt if identified else _drop_pseudonyms(excerpt)
+    try:
+        tree = load_tree(archive, _NAMES, _FOLDERS)
+    except READ_ERRORS as error:
+        if name not in nodes:
+            raise ForeignCaptureError(f"{archive} cannot be read: {error}") from error
+        return NodeExcerpt(name, f"{archive} cannot be read: {error}", str(archive))
+    node = _find_node(tree, archive, nodes)
+    ports = {port.netdev: port.pci or _find_pci(tree, port.netdev) for port in node.ports}
+    snapshot = read_tree(tree, expand_ports(READS, ports) | recorded_network.READS)
+    excerpt = excerpt_snapshot(node, snapshot, str(archive))
+    return excerpt if tree.record.identified else _drop_pseudonyms(excerpt)
+
+
+def _find_pci(tree: CapturedTree, netdev: str) -> str | None:
+    target = read_link(tree, f"/sys/class/net/{netdev}/device")
+    return target.rpartition("/")[2] if target else None
 
 
 def excerpt_snapshot(node: NodePlan, snapshot: Snapshot, source: str = "") -> NodeExcerpt:
@@ -80,24 +74,14 @@ def excerpt_snapshot(node: NodePlan, snapshot: Snapshot, source: str = "") -> No
     return excerpt_node(NodeView(node, state, host=snapshot, vfs=network.vfs), source)
 
 
-def _read_snapshot(machine: Machine, node: NodePlan) -> Snapshot:
-    ports = {port.netdev: port.pci or find_pci(machine, port.netdev) for port in node.ports}
-    return read_snapshot(machine, expand_ports(READS, ports) | recorded_network.READS)
-
-
 def _drop_pseudonyms(excerpt: NodeExcerpt) -> NodeExcerpt:
     """Return an excerpt without names and addresses, which differ in each archive that was made to be sent."""
     return msgspec.structs.replace(excerpt, macs=None, addresses=None, identity=None, guids=None)
 
 
-def _is_needed(path: str) -> bool:
-    folder, _, name = path.rpartition("/")
-    return name in _NEEDED or folder in _LINK_FOLDERS
-
-
-def _find_node(machine: Machine, archive: Path, nodes: Mapping[str, NodePlan]) -> NodePlan:
-    text = machine.read(_HOST_NAME)
-    hostname = text.partition(".")[0] if isinstance(text, str) else ""
+def _find_node(tree: CapturedTree, archive: Path, nodes: Mapping[str, NodePlan]) -> NodePlan:
+    text = read_tree(tree, Wanted(files=(_HOST_NAME,))).read_text(_HOST_NAME) or ""
+    hostname = text.partition(".")[0]
     node = nodes.get(_strip_suffixes(archive)) or nodes.get(hostname)
     if node is None:
         reason = f"its host name {hostname!r} is" if hostname else "it has no host name that is"

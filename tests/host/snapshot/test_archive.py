@@ -223,6 +223,9 @@ HOSTILE = {
     "absolute": member("/escaped"),
     "device": member("sys/zero", tarfile.CHRTYPE),
     "hard link": member("sys/passwd", tarfile.LNKTYPE, "/etc/passwd"),
+    "link to nowhere": member("sys/link", tarfile.SYMTYPE, ""),
+    "link in place of the root": member(".", tarfile.SYMTYPE, "/etc"),
+    "file in place of the root": member("."),
 }
 
 
@@ -297,6 +300,8 @@ def pax_record(text: str) -> str:
 
 SPARSE = "".join(map(pax_record, ("GNU.sparse.major=1", "GNU.sparse.minor=0", "GNU.sparse.name=a"))).encode()
 MIB_16 = 16 << 20
+BELOW_ZERO = pax_record("size=-4096").encode()
+NEGATIVE = block("x", tarfile.XHDTYPE, len(BELOW_ZERO)) + BELOW_ZERO.ljust(512, b"\0") + block("a", tarfile.REGTYPE, 0)
 BOMBS = {
     "an extended header of 3 GiB": [(block("x", tarfile.XHDTYPE, 3 << 30), 1), (bytes(MIB_16), 3 << 6)],
     "a global header of 3 GiB": [(block("x", tarfile.XGLTYPE, 3 << 30), 1), (bytes(MIB_16), 3 << 6)],
@@ -308,6 +313,9 @@ BOMBS = {
     ],
     "a million folders": [(block("a", tarfile.DIRTYPE, 0) * 1000, 1000)],
     "4 GiB of data": [(block("a", tarfile.REGTYPE, 4 << 30), 1), (bytes(MIB_16), 4 << 6)],
+    "a record of 1 GiB": [(block(RECORD, tarfile.REGTYPE, 1 << 30), 1), (b"[" * MIB_16, 1 << 6)],
+    "a size below zero in front of 1 GiB": [(NEGATIVE, 1), (bytes(MIB_16), 1 << 6)],
+    "a name with a size below zero": [(block("x", tarfile.GNUTYPE_LONGNAME, -512), 1), (bytes(MIB_16), 1 << 6)],
 }
 """Each a list of bytes and how often they come; a gzip file is made of any number of members (RFC 1952, 2.2)."""
 UNPACK = """
@@ -317,28 +325,61 @@ from trackbed.cli.inventories import read_inventories
 resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
 read_inventories(Path(sys.argv[1]))
 """
+LOAD = """
+import resource, sys
+from pathlib import Path
+from trackbed.doctor.captured import ForeignCaptureError, excerpt_capture
+resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
+try:
+    excerpt_capture(Path(sys.argv[1]), {})
+except ForeignCaptureError as error:
+    print(error, file=sys.stderr)
+    sys.exit(2)
+"""
+READERS = {"unpacked": UNPACK, "in memory": LOAD}
 
 
 @pytest.mark.needs("processes")
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
-def test_a_bomb_is_refused_in_half_a_gibibyte(bomb: list[tuple[bytes, int]], tmp_path: Path) -> None:
+def test_a_bomb_is_refused_in_half_a_gibibyte(bomb: list[tuple[bytes, int]], reader: str, tmp_path: Path) -> None:
     with (tmp_path / "bomb.tar.gz").open("wb") as stream:
         for content, count in bomb:
             packed = gzip.compress(content, compresslevel=1)
             for _ in range(count):
                 stream.write(packed)
-    argv = [sys.executable, "-c", UNPACK, str(tmp_path / "bomb.tar.gz")]
+    argv = [sys.executable, "-c", reader, str(tmp_path / "bomb.tar.gz")]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    assert re.search("larger than those|unpacks to more than|no place in", done.stderr)
+    assert re.search("larger than those|unpacks to more than|no place in|has more than 64 MiB", done.stderr)
+
+
+def test_an_archive_without_compression_that_is_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
+    with gzip.open(archive_of(tmp_path, member("etc/hostname"))) as stream:
+        whole = stream.read()
+    for length in range(512, 5 * 512, 100):  # the record takes two blocks, the file one, the end the fourth
+        (tmp_path / "cut.tar").write_bytes(whole[: min(length, 4 * 512 - 1)])
+        with pytest.raises(EOFError, match="it was cut off, so copy it again"):
+            unpack(tmp_path / "cut.tar", tmp_path)
+
+
+def test_an_archive_of_several_gzip_members_and_padding_is_read_to_its_end(tmp_path: Path) -> None:
+    with gzip.open(archive_of(tmp_path, member("etc/hostname"))) as stream:
+        whole = stream.read()
+    parts = [gzip.compress(whole[:700]), gzip.compress(b""), gzip.compress(whole[700:]), bytes(1000)]
+    (tmp_path / "parts.tar.gz").write_bytes(b"".join(parts))
+    (tmp_path / "folder").mkdir()
+    unpack(tmp_path / "parts.tar.gz", tmp_path / "folder")
+    assert sorted(path.name for path in (tmp_path / "folder").iterdir()) == ["etc", RECORD]
 
 
 @pytest.mark.needs("processes")
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
 @pytest.mark.parametrize("cut", [100, 200, 300])
-def test_an_archive_that_is_cut_off_is_refused(cut: int, tmp_path: Path) -> None:
+def test_an_archive_that_is_cut_off_is_refused(cut: int, reader: str, tmp_path: Path) -> None:
     place = archive_of(tmp_path, member("etc/hostname"))
     place.write_bytes(place.read_bytes()[:-cut])
-    argv = [sys.executable, "-c", UNPACK, str(place)]
+    argv = [sys.executable, "-c", reader, str(place)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
 

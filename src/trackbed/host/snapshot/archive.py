@@ -8,33 +8,18 @@ to itself, so that it is unreadable in the tree, too. One more file has the outp
 
 from __future__ import annotations
 
-import gzip
 import io
-import shutil
 import tarfile
-import zlib
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from trackbed.host.machine import Machine
 from trackbed.host.snapshot.recorded import RECORD
 from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.host.snapshot.untrusted import ArchiveMember, decompress, iter_members
 
 MAX_LINKS = 40
 """Maximum number of links in one path, as in the kernel (MAXSYMLINKS)."""
-MAX_UNPACKED_BYTES = 256 << 20
-MAX_MEMBERS = 100_000
-"""A machine with a thousand VFs has 40,000."""
-MAX_DEPTH = 64
-"""Limit of a path's parts; the paths of PCI devices have some 20."""
-MAX_HEADER_BYTES = 128 << 20
-"""Limit of all headers; one with a long name takes 1.5 KiB."""
-MAX_ONE_HEADER_BYTES = 64 << 10
-_TOO_LARGE = "its headers are larger than those of any machine"
-_GZIP_MAGIC = b"\x1f\x8b"
-_TYPES = {tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE}
-
 
 Members = dict[str, bytes | str | None]
 """Path in the archive -> content of a file, target of a link, or None for a folder."""
@@ -127,121 +112,24 @@ def _build_file_entry(path: str, size: int) -> tarfile.TarInfo:
     return entry
 
 
-def is_archive(path: Path) -> bool:
-    """Return whether a file is a tar archive, compressed by gzip or not. It reads one block (pax(1): ustar)."""
-    try:
-        with _open_uncompressed(path) as stream:
-            return stream.read(tarfile.BLOCKSIZE)[257:262] == b"ustar"
-    except (OSError, EOFError, zlib.error):
-        return False
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack an untrusted archive into an empty folder. Raises one of `untrusted.READ_ERRORS`.
 
-
-def unpack(archive: Path, folder: Path, select: Callable[[str], bool] | None = None) -> None:
-    """Unpack an untrusted archive into an empty folder. Raises ValueError or tarfile.TarError on other archives.
-
-    With `select`, only the members whose paths it accepts are written, with the folders above them.
-
-    All headers are checked before anything is written. No member has a link above it, so nothing is written outside.
+    All members are checked before anything is written. None has a link above it, so nothing is written outside.
     """
-    with _open_uncompressed(archive) as stream:
-        reader = _BoundedReader(stream)
-        tar = tarfile.open(fileobj=reader, mode="r:")  # noqa: SIM115 - its stream is closed above
-        members = list(_iter_checked_members(tar, reader))
-        _check_members(members)
-        reader.is_bounded = False
-        for member in members:  # in their order, so that nothing is decompressed twice
-            if select is None or select(member.name):
-                _unpack_member(tar, member, folder / member.name)
+    with archive.open("rb") as file:
+        for _ in iter_members(decompress(file), lambda _: False):
+            pass
+        for member, content in iter_members(decompress(file), lambda _: True):
+            _write_member(member, content, folder / member.path)
 
 
-def _open_uncompressed(path: Path) -> BinaryIO:
-    """Open a file for reading, through gzip where it is compressed."""
-    with path.open("rb") as stream:
-        is_compressed = stream.read(2) == _GZIP_MAGIC
-    return cast("BinaryIO", gzip.open(path)) if is_compressed else path.open("rb")
-
-
-class _BoundedReader(io.RawIOBase):
-    """A stream that refuses to be read further than a capture's headers reach; tarfile reads a header as a whole."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._left = MAX_ONE_HEADER_BYTES
-        self._total = 0
-        self.is_bounded = True
-
-    def begin_header(self) -> None:
-        """Let one more header be read. Raises ValueError beyond the limit of them all."""
-        self._total += MAX_ONE_HEADER_BYTES - self._left
-        self._left = MAX_ONE_HEADER_BYTES
-        if self._total > MAX_HEADER_BYTES:
-            raise ValueError(_TOO_LARGE)
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Read bytes. Raises ValueError beyond the limit, before they are in memory."""
-        if self.is_bounded:
-            self._left -= size
-            if size < 0 or self._left < 0:
-                raise ValueError(_TOO_LARGE)
-        return self._stream.read(size)
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Skip bytes."""
-        return self._stream.seek(offset, whence)
-
-    def tell(self) -> int:
-        """Return the position."""
-        return self._stream.tell()
-
-
-def _iter_checked_members(tar: tarfile.TarFile, reader: _BoundedReader) -> Iterator[tarfile.TarInfo]:
-    total = 0
-    for count, member in enumerate(_iter_members(tar, reader)):
-        parts = PurePosixPath(member.name).parts
-        is_known = member.type in _TYPES and not member.issparse()
-        if member.name.startswith("/") or ".." in parts or len(parts) > MAX_DEPTH or not is_known:
-            raise ValueError(f"{member.name[:200]!r} has no place in the archive of a machine")
-        member.name = str(PurePosixPath(member.name))  # tar(1) packs the content of a folder as ./NAME
-        if member.name == ".":
-            continue
-        total += member.size
-        if count > MAX_MEMBERS or total > MAX_UNPACKED_BYTES:
-            raise ValueError(f"it unpacks to more than {MAX_UNPACKED_BYTES >> 20} MiB or {MAX_MEMBERS} members")
-        yield member
-
-
-def _iter_members(tar: tarfile.TarFile, reader: _BoundedReader) -> Iterator[tarfile.TarInfo]:
-    while True:
-        reader.begin_header()
-        member = tar.next()
-        if member is None:
-            return
-        yield member
-
-
-def _check_members(members: Sequence[tarfile.TarInfo]) -> None:
-    """Check that a capture is meant, that no place is taken twice, and that members are below folders only."""
-    types: dict[str, bytes] = {}
-    for member in members:
-        if not (member.isdir() and types.get(member.name) == tarfile.DIRTYPE) and member.name in types:
-            raise ValueError(f"{member.name!r} is in it twice")
-        types[member.name] = member.type
-    if RECORD not in types:
-        raise ValueError(f"it holds no {RECORD}, so `trackbed capture` did not write it")
-    for name in types:
-        for parent in PurePosixPath(name).parents:
-            if types.get(str(parent), tarfile.DIRTYPE) != tarfile.DIRTYPE:
-                raise ValueError(f"{name!r} is below {str(parent)!r}, which is no folder")
-
-
-def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> None:
+def _write_member(member: ArchiveMember, content: bytes, place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
-    if member.isdir():
+    if member.type == tarfile.DIRTYPE:
         place.mkdir(exist_ok=True)
-    elif member.issym():
-        place.symlink_to(member.linkname)
+    elif member.type == tarfile.SYMTYPE:
+        place.symlink_to(member.target)
     else:
-        stream = tar.extractfile(member)
         with place.open("xb") as target:
-            if stream is not None:
-                shutil.copyfileobj(stream, target)
+            target.write(content)

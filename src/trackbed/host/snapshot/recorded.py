@@ -73,15 +73,27 @@ def open_machine(root: Path, netns: Path | None = None) -> Machine:
     record = _read_record(root)
     if record is None:
         return Machine(root, netns)
-    programs = RecordedPrograms({output.argv: ProgramResult(output.status, output.output) for output in record.outputs})
-    return Machine(root, netns, programs, "" if netns else UNSEEN)
+    return Machine(root, netns, build_runner(record), "" if netns else UNSEEN)
+
+
+def build_runner(record: Record) -> RecordedPrograms:
+    """Return a runner with the outputs of a record."""
+    return RecordedPrograms({output.argv: ProgramResult(output.status, output.output) for output in record.outputs})
+
+
+def decode_record(content: bytes) -> Record:
+    """Decode the record of a captured machine. Raises ValueError if it cannot be parsed."""
+    try:
+        return msgspec.json.decode(content, type=Record)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"its {RECORD} cannot be read ({error})") from error
 
 
 def _read_record(root: Path) -> Record | None:
     """Return the record of a captured tree; None if the folder is none. Raises ValueError if it cannot be parsed."""
     try:
-        return msgspec.json.decode((root / RECORD).read_bytes(), type=Record)
+        return decode_record((root / RECORD).read_bytes())
     except FileNotFoundError:
         return None
-    except (msgspec.MsgspecError, UnicodeDecodeError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise ValueError(f"{root / RECORD} cannot be read ({error}); unpack the archive once more") from error
