@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from trackbed.cli.capture import build_wanted
 from trackbed.cli.main import cli
+from trackbed.cli.sites import report_progress
 from trackbed.host.machine import Machine
 from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot.capture import capture
@@ -249,3 +250,10 @@ def test_archives_of_other_fabrics_are_all_named(tmp_path: Path) -> None:
     result = run_doctor(tmp_path / "fabric.yaml", archives)
     assert result.exit_code == 2
     assert all(f"{archive}: its host name" in result.stderr for archive in archives)
+
+
+def test_progress_is_shown_after_a_second_and_ever_more_rarely(capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = iter([0.0, 0.2, 0.9, 1.1, 1.9, 2.5, 3.9, 4.0])
+    assert list(report_progress("abcdefg", 512, lambda: next(seconds))) == list("abcdefg")
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.splitlines()) == ("", [f"read {count} of 512 captures" for count in (3, 5, 7)])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from trackbed.cli.options import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from trackbed.doctor.across.excerpt import NodeExcerpt
@@ -17,23 +18,35 @@ if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import NodePlan, Plan
     from trackbed.fleet.outcome import Outcome
 
+_T = TypeVar("_T")
+
 
 def diagnose_captures(captures: Sequence[Path], plan: Plan) -> Diagnosis:
     """Compare the nodes of several archives. Exit with status 2 if one is of no node of the plan."""
-    from trackbed.doctor.captured import ForeignCaptureError, excerpt_capture
+    from trackbed.doctor.captured import ForeignCaptureError
+    from trackbed.doctor.captured_site import WorkerKilledError, excerpt_captures
 
     if len(captures) == 1:
         refuse("one capture has nothing to be compared with; unpack it and name its folder with --root, or name more")
     nodes = {node.name: node for node in plan.nodes}
-    excerpts, foreign = [], []
-    for archive in captures:
-        try:
-            excerpts.append(excerpt_capture(archive, nodes))
-        except ForeignCaptureError as error:
-            foreign.append(str(error))
+    try:
+        results = list(report_progress(excerpt_captures(captures, nodes), len(captures), monotonic))
+    except WorkerKilledError as error:
+        refuse(f"{error}; name fewer captures at once")
+    foreign = [str(result) for result in results if isinstance(result, ForeignCaptureError)]
     if foreign:
         refuse("\n".join(foreign))
-    return _diagnose_excerpts(excerpts, nodes)
+    return _diagnose_excerpts([result for result in results if not isinstance(result, ForeignCaptureError)], nodes)
+
+
+def report_progress(results: Iterable[_T], total: int, clock: Callable[[], float]) -> Iterator[_T]:
+    """Yield the results; print how many there are after 1, 2, 4, 8... seconds. `clock` returns seconds."""
+    start, due = clock(), 1.0
+    for count, result in enumerate(results, start=1):
+        if clock() - start >= due:
+            click.echo(f"read {count} of {total} captures", err=True)
+            due *= 2
+        yield result
 
 
 def diagnose_hosts(plan: Plan, reach: dict[str, Any]) -> Diagnosis:

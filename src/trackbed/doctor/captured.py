@@ -84,10 +84,8 @@ def _find_node(tree: CapturedTree, archive: Path, nodes: Mapping[str, NodePlan])
     hostname = text.partition(".")[0]
     node = nodes.get(_strip_suffixes(archive)) or nodes.get(hostname)
     if node is None:
-        reason = f"its host name {hostname!r} is" if hostname else "it has no host name that is"
-        raise ForeignCaptureError(
-            f"{archive}: {reason} no node of the fabric; call the file NODE.tar.gz, or capture with --identified"
-        )
+        reason = f"its host name {hostname!r} is no node of the fabric" if hostname else "it has no host name"
+        raise ForeignCaptureError(f"{archive}: {reason}; call the file NODE.tar.gz, or capture with --identified")
     return node
 
 
