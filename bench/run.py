@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench import (
     api_verdicts,
     attach,
+    captures,
     control,
     figures,
     fleet,
@@ -60,6 +61,8 @@ def main() -> int:
         results += webhook.webhook()
     if options.what == "control":  # for a quiet machine
         results += control.control()
+    if options.what == "captures":  # for a quiet machine
+        results += captures.captures(options.hosts)
     if options.what == "fleet":  # for a quiet machine, and root
         results += fleet.fleet()
     if options.what in ("attach", "all"):
@@ -88,10 +91,25 @@ def _options() -> argparse.Namespace:
         "what",
         nargs="?",
         default="all",
-        choices=("plan", "cli", "stacks", "attach", "fleet", "webhook", "control", "prove", *_OF_MANIFESTS, "all"),
+        choices=(
+            "plan",
+            "cli",
+            "stacks",
+            "attach",
+            "captures",
+            "fleet",
+            "webhook",
+            "control",
+            "prove",
+            *_OF_MANIFESTS,
+            "all",
+        ),
     )
     parser.add_argument(
-        "folder", nargs="?", type=Path, help="lint, jobs, verdicts: the manifests, as OWNER+REPOSITORY/PATH"
+        "folder",
+        nargs="?",
+        type=Path,
+        help="lint, jobs, verdicts: the manifests, as OWNER+REPOSITORY/PATH; captures: how many hosts (512)",
     )
     parser.add_argument(
         "--crds", type=Path, help="lint: CRDs beside those that lint ships with; verdicts: CRDs that are served"
@@ -117,9 +135,18 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=_parse_positive, default=5, help="attach: times ten at once (%(default)s)")
     options = parser.parse_args()
+    if options.what == "captures":
+        options.hosts = _parse_hosts(parser, options.folder)
     if options.what in _OF_MANIFESTS and not (options.folder and options.folder.is_dir()):
         parser.error(f"{options.what} needs the folder of the manifests")
     return options
+
+
+def _parse_hosts(parser: argparse.ArgumentParser, argument: Path | None) -> int:
+    text = str(argument or captures.HOSTS)
+    if not text.isdecimal() or int(text) < captures.MIN_HOSTS:
+        parser.error(f"captures needs a number of hosts, {captures.MIN_HOSTS} at least, for the faults among them")
+    return int(text)
 
 
 def _parse_positive(text: str) -> int:
