@@ -210,10 +210,74 @@ def test_names_and_addresses_of_archives_that_were_made_to_be_sent_are_not_compa
     site = build_site(tmp_path / "fabric.yaml")
     keep_old_firmware(site)
     result = run_doctor(tmp_path / "fabric.yaml", write_captures(tmp_path, site, b"k" * 16), "-o", "json")
-    verdicts = {finding["id"]: finding["verdict"] for finding in json.loads(result.stdout)["findings"]}
+    findings = {finding["id"]: finding for finding in json.loads(result.stdout)["findings"]}
     identities = ("addr-duplicate-on-rail", "vfs-guid-duplicate", "vfs-mac-duplicate", "kubelet-duplicate-node-name")
-    assert {verdicts[name] for name in identities} == {"unknown"}
+    assert {(findings[name]["verdict"], findings[name]["because"]) for name in identities} == {
+        ("unknown", "capture-pseudonymous")
+    }
     assert json.loads(result.stdout)["first"]["id"] == "fw-version-mixed"
+
+
+def test_archives_that_were_made_to_be_sent_say_what_was_not_compared_and_how_to_capture(tmp_path: Path) -> None:
+    site = build_site(tmp_path / "fabric.yaml")
+    result = run_doctor(tmp_path / "fabric.yaml", write_captures(tmp_path, site, b"k" * 16))
+    assert result.exit_code == 3
+    assert result.stdout.splitlines()[1:5] == [
+        "  unknown capture-pseudonymous  gpu001, gpu002, gpu003, gpu004 and 4 more",
+        "          saw: gpu[001-008]: captured without --identified; names, addresses and GUIDs were not compared",
+        "          why: Names, addresses and GUIDs in these captures are pseudonyms, different ones in each.",
+        "          fix: Run `trackbed capture --identified` on these hosts, and keep those archives at your site.",
+    ]
+
+
+def copy_capture(archive: Path, name: str) -> Path:
+    """Copy an archive, which is then the second one of its host."""
+    copy = archive.parent / "again" / name
+    copy.parent.mkdir(exist_ok=True)
+    copy.write_bytes(archive.read_bytes())
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "ends"),
+    [
+        (None, "gpu003.tar.gz", ["gpu003"]),
+        (None, "anything.tar.gz", ["gpu003"]),
+        (None, "gpu004.tar.gz", ["gpu004", "gpu003"]),
+        (b"k" * 16, "gpu003.tar.gz", ["gpu003"]),
+    ],
+    ids=["same name", "any name", "name of another node", "pseudonyms"],
+)
+def test_two_captures_of_one_host_are_told_as_such(
+    tmp_path: Path, key: bytes | None, name: str, ends: list[str]
+) -> None:
+    site = build_site(tmp_path / "fabric.yaml")
+    archives = [path for path in write_captures(tmp_path, site, key) if path.name != name or len(ends) == 1]
+    again = copy_capture(tmp_path / "gpu003.tar.gz", name)
+    result = run_doctor(tmp_path / "fabric.yaml", [*archives, again], "-o", "json")
+    document = json.loads(result.stdout)
+    (repeated,) = (finding for finding in document["findings"] if finding["id"] == "capture-repeated")
+    assert repeated["evidence"] == f"{tmp_path}/gpu003.tar.gz and {again} are captures of one host"
+    assert [end["node"] for end in repeated["ends"]] == ends
+    assert {finding["verdict"] for finding in document["findings"]} <= {"pass", "unknown"}
+    assert (result.exit_code, document["first"]["id"]) == (3, "capture-repeated")
+
+
+def test_two_hosts_with_cloned_names_are_no_two_captures_of_one(tmp_path: Path) -> None:
+    site = build_site(tmp_path / "fabric.yaml")
+    site["gpu005"].name, site["gpu005"].machine_id = "gpu002", site["gpu002"].machine_id
+    result = run_doctor(tmp_path / "fabric.yaml", write_captures(tmp_path, site), "-o", "json")
+    assert json.loads(result.stdout)["first"]["id"] == "kubelet-duplicate-node-name"
+    assert "capture-repeated" not in result.stdout
+
+
+def test_two_hosts_with_cloned_names_and_guids_are_no_two_captures_of_one(tmp_path: Path) -> None:
+    site = build_site(tmp_path / "fabric.yaml")
+    site["gpu005"].name, site["gpu005"].machine_id = "gpu002", site["gpu002"].machine_id
+    site["gpu005"].guids = site["gpu002"].guids
+    result = run_doctor(tmp_path / "fabric.yaml", write_captures(tmp_path, site), "-o", "json")
+    assert json.loads(result.stdout)["first"]["id"] == "vfs-guid-duplicate"
+    assert "capture-repeated" not in result.stdout
 
 
 def test_an_archive_that_cannot_be_read_is_an_unknown_node(tmp_path: Path) -> None:

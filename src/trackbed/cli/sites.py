@@ -83,12 +83,13 @@ def _excerpt_outcome(outcome: Outcome, node: NodePlan) -> NodeExcerpt:
 
 
 def _diagnose_excerpts(excerpts: Sequence[NodeExcerpt], nodes: dict[str, NodePlan]) -> Diagnosis:
-    from trackbed.doctor.across.judgement import UNREAD, judge_nodes
+    from trackbed.doctor.across.judgement import judge_nodes
+    from trackbed.doctor.across.sources import IDS
     from trackbed.doctor.diagnosis import Diagnosis, select_finding_to_fix
 
     findings = judge_nodes(excerpts, nodes)
-    unread = next((finding for finding in findings if finding.id == UNREAD), None)
-    return Diagnosis(findings, select_finding_to_fix(findings) or unread)
+    incomplete = next((finding for finding in findings if finding.id in IDS), None)
+    return Diagnosis(findings, select_finding_to_fix(findings) or incomplete)
 
 
 def print_site(diagnosis: Diagnosis, output_format: str, *, everything: bool) -> NoReturn:

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from trackbed.doctor.across.excerpt import READS, NodeExcerpt, excerpt_node
+from trackbed.doctor.across.sources import PSEUDONYMOUS_PARTS
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.machine import Machine
@@ -76,7 +77,7 @@ def excerpt_snapshot(node: NodePlan, snapshot: Snapshot, source: str = "") -> No
 
 def _drop_pseudonyms(excerpt: NodeExcerpt) -> NodeExcerpt:
     """Return an excerpt without names and addresses, which differ in each archive that was made to be sent."""
-    return msgspec.structs.replace(excerpt, macs=None, addresses=None, identity=None, guids=None)
+    return msgspec.structs.replace(excerpt, is_pseudonymous=True, **dict.fromkeys(PSEUDONYMOUS_PARTS))
 
 
 def _find_node(tree: CapturedTree, archive: Path, nodes: Mapping[str, NodePlan]) -> NodePlan:

@@ -96,6 +96,8 @@ class NodeExcerpt(msgspec.Struct, frozen=True, gc=False):
     """Why nothing was read of the node; empty if something was."""
     source: str = ""
     """Where this was read, if two sources may claim one node: the path of an archive."""
+    is_pseudonymous: bool = False
+    """Whether names and addresses in the source are pseudonyms, so that they are None here."""
     ports: tuple[PortExcerpt, ...] | None = None
     macs: tuple[HeldMac, ...] | None = None
     addresses: tuple[HeldAddress, ...] | None = None

@@ -8,13 +8,17 @@ import msgspec
 from trackbed.doctor.across import alike, cables, unique
 from trackbed.doctor.across.excerpt import NodeExcerpt
 from trackbed.doctor.across.occurrence import Occurrence
+from trackbed.doctor.across.sources import (
+    drop_repeated,
+    explain_unread,
+    report_pseudonymous,
+    report_repeated,
+    report_unread,
+)
 from trackbed.doctor.catalogue import build_finding, load_catalogue
-from trackbed.doctor.finding import FaultEnd, Finding
+from trackbed.doctor.finding import Finding
 from trackbed.fabric.host_ranges import fold_hosts
 from trackbed.fabric.plan.plan import NodePlan
-
-UNREAD = "node-unread"
-"""Id of the finding of nodes of which nothing was read. It is no fault of the catalogue: they may be sound."""
 
 
 class NodeCheck(NamedTuple):
@@ -43,14 +47,16 @@ CHECKS = (
 def judge_nodes(excerpts: Sequence[NodeExcerpt], nodes: Mapping[str, NodePlan]) -> tuple[Finding, ...]:
     """Return the findings of all checks between nodes: what is broken, then what is unknown, then what passed.
 
-    `nodes` has the plan of each node. Of a single node, only what is broken within it is returned.
+    `nodes` has the plan of each node. Of a single node, only what is broken within it is returned. Of several captures
+    of one host, the first is judged.
     """
+    excerpts, repeated = drop_repeated(excerpts)
     findings = [finding for check in CHECKS for finding in _run_check(check, excerpts, nodes)]
     if len(excerpts) == 1:
         findings = [finding for finding in findings if finding.ends]
     order = ("fail", "warn", "unknown", "pass")
     findings.sort(key=lambda finding: order.index(finding.verdict))
-    return (*_report_unread(excerpts), *findings)
+    return (*report_unread(excerpts), *report_repeated(repeated), *report_pseudonymous(excerpts), *findings)
 
 
 def list_check_ids(findings: Sequence[Finding]) -> tuple[list[str], list[str]]:
@@ -86,31 +92,11 @@ def _build_unknown(check: NodeCheck, unread: Sequence[NodeExcerpt], total: int) 
     names = fold_hosts(sorted({excerpt.node for excerpt in unread}))
     evidence = f"not read of {names} ({len(unread)} of {total} nodes)"
     finding = _build_general(check.fault_id, "unknown", evidence)
-    is_consequence = all(excerpt.failure for excerpt in unread)
-    return msgspec.structs.replace(finding, because=UNREAD) if is_consequence else finding
+    reasons = [explain_unread(excerpt, check.part) for excerpt in unread]
+    return msgspec.structs.replace(finding, because=reasons[0]) if all(reasons) else finding
 
 
 def _build_general(fault_id: str, verdict: str, evidence: str) -> Finding:
     """Return a finding about all nodes."""
     fault = load_catalogue()[fault_id]
     return Finding(fault.id, fault.step, "pass" if verdict == "pass" else "unknown", fault.title, evidence)
-
-
-def _report_unread(excerpts: Sequence[NodeExcerpt]) -> Iterator[Finding]:
-    """Yield one finding for the nodes of which nothing was read, by reason."""
-    reasons: dict[str, list[str]] = {}
-    for excerpt in excerpts:
-        if excerpt.failure:
-            reasons.setdefault(excerpt.failure, []).append(excerpt.node)
-    for reason, names in reasons.items():
-        yield Finding(
-            UNREAD,
-            "fabric",
-            "unknown",
-            "every node was read",
-            f"{fold_hosts(names)}: {reason}",
-            "Nothing was read of these nodes, so what they share with others is not known.",
-            "Look at the hosts, then run this again; the other findings are of the nodes that were read.",
-            node=names[0],
-            ends=tuple(FaultEnd(name) for name in names),
-        )
