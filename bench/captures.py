@@ -260,8 +260,8 @@ def write_site(
 
 def find_unnamed(document: dict[str, Any], faults: Sequence[SiteFault]) -> list[SiteFault]:
     """Return the faults of which doctor's JSON has no finding with exactly these ends."""
-    found = [(finding["id"], {end["node"] for end in finding.get("ends", ())}) for finding in document["findings"]]
-    return [fault for fault in faults if (fault.id, set(map(name_host, fault.hosts))) not in found]
+    named = [(finding["id"], {end["node"] for end in finding.get("ends", ())}) for finding in document["findings"]]
+    return [fault for fault in faults if (fault.id, set(map(name_host, fault.hosts))) not in named]
 
 
 def captures(hosts: int) -> Iterator[Figure]:

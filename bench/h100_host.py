@@ -26,7 +26,9 @@ LINKS_MARK, ADDRESSES_MARK = "@links@", "@addresses@"
 RAILS: Final = len(h100.RAILS)
 FUNCTIONS: Final = 517
 _CPUS: Final = 224
-_TRAFFIC: Final = tuple(f"{way}_{unit}" for way in ("port_rcv", "port_xmit") for unit in ("data", "packets"))
+_TRAFFIC: Final = tuple(
+    f"{direction}_{unit}" for direction in ("port_rcv", "port_xmit") for unit in ("data", "packets")
+)
 _COUNTERS: Final = {
     "counters": (*_TRAFFIC, *(f"port_error_{number}" for number in range(17))),
     "hw_counters": ("np_cnp_sent", "rp_cnp_handled", *(f"resp_error_{number}" for number in range(28))),

@@ -10,7 +10,7 @@ import platform
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -57,19 +57,22 @@ def main() -> int:
         results += scale.plan(options.runs)
     if options.what in ("stacks", "all"):
         results += stacks.stacks(options.stack)
-    if options.what == "webhook":  # for a quiet machine
-        results += webhook.webhook()
-    if options.what == "control":  # for a quiet machine
-        results += control.control()
-    if options.what == "captures":  # for a quiet machine
-        results += captures.captures(options.hosts)
-    if options.what == "fleet":  # for a quiet machine, and root
-        results += fleet.fleet()
+    results += _measure_on_a_quiet_machine(options)
     if options.what in ("attach", "all"):
         attached = _attach(attach.Amount(options.pods, options.peer_pods, options.rounds))
         results += goals.goals(rows.rows(attached[0].samples), attached[0])
     print(_json(results, attached) if options.output == "json" else _text(results, attached))
     return 0 if all(figure.value is not None for figure in results if not _may_be_none(figure)) else 1
+
+
+def _measure_on_a_quiet_machine(options: argparse.Namespace) -> Iterable[figures.Figure]:
+    if options.what == "webhook":
+        return webhook.webhook()
+    if options.what == "control":
+        return control.control()
+    if options.what == "captures":
+        return captures.captures(options.hosts)
+    return fleet.fleet() if options.what == "fleet" else ()  # fleet: as root
 
 
 def _measure_manifests(options: argparse.Namespace) -> int:

@@ -16,7 +16,8 @@ from trackbed.cluster.resources.conditions import Condition
 from trackbed.cluster.resources.fabric import CONSISTENT, FabricFinding, FabricFindingEnd
 from trackbed.cluster.resources.node_report import ReportError
 from trackbed.doctor.across.excerpt import NodeExcerpt
-from trackbed.doctor.across.judgement import CHECKS, UNREAD, judge_nodes
+from trackbed.doctor.across.judgement import CHECKS, judge_nodes
+from trackbed.doctor.across.sources import UNREAD
 from trackbed.doctor.finding import BROKEN, FaultEnd, Finding
 
 _MAX_FINDINGS = 10
