@@ -63,8 +63,10 @@ def excerpt_capture(archive: Path, nodes: Mapping[str, NodePlan]) -> NodeExcerpt
 
 
 def _find_pci(tree: CapturedTree, netdev: str) -> str | None:
-    target = read_link(tree, f"/sys/class/net/{netdev}/device")
-    return target.rpartition("/")[2] if target else None
+    try:
+        return read_link(tree, f"/sys/class/net/{netdev}/device").rpartition("/")[2]
+    except (OSError, ValueError):
+        return None
 
 
 def excerpt_snapshot(node: NodePlan, snapshot: Snapshot, source: str = "") -> NodeExcerpt:

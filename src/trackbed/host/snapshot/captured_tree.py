@@ -6,19 +6,17 @@
 from __future__ import annotations
 
 import errno
-import fnmatch
-import glob
 import os
 import tarfile
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot.archive import MAX_LINKS, Members
 from trackbed.host.snapshot.recorded import RECORD, Record, build_runner, decode_record
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
-from trackbed.host.snapshot.take import MAX_FILE_BYTES
+from trackbed.host.snapshot.take import MAX_FILE_BYTES, PathReaders, read_paths
 from trackbed.host.snapshot.untrusted import ArchiveMember, decompress, iter_members
 
 MAX_BYTES = 64 << 20
@@ -73,37 +71,32 @@ def _list_names(members: Members) -> dict[str, set[str]]:
 
 def read_tree(tree: CapturedTree, wanted: Wanted) -> Snapshot:
     """Read everything in `wanted`. Absent and unreadable paths do not raise."""
-    files: dict[str, bytes] = {}
-    unreadable: dict[str, str] = {}
-    for path in _expand_patterns(tree, wanted.files):
-        try:
-            content = tree.members[_resolve(tree, path)]
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except (OSError, ValueError) as error:
-            unreadable[path] = str(getattr(error, "strerror", None) or error)
-            continue
-        if isinstance(content, bytes):
-            files[path] = content[:MAX_FILE_BYTES]
-    links = ((path, read_link(tree, path)) for path in _expand_patterns(tree, wanted.links))
-    return Snapshot(
-        files,
-        {path: target for path, target in links if target is not None},
-        {
-            path: names
-            for path in _expand_patterns(tree, wanted.folders)
-            if (names := _list_folder(tree, path)) is not None
-        },
-        _select_outputs(tree.record, wanted.commands),
-        unreadable,
-    )
+    readers = PathReaders(partial(_read_file, tree), partial(read_link, tree), partial(_list_folder, tree))
+    return read_paths(readers, wanted, _select_outputs(tree.record, wanted.commands))
 
 
-def read_link(tree: CapturedTree, path: str) -> str | None:
-    """Return the target of a link; None if there is none."""
-    place = _find_entry(tree, path)
-    content = None if place is None else tree.members[place]
-    return content if isinstance(content, str) else None
+def _read_file(tree: CapturedTree, path: str) -> bytes:
+    content = tree.members[_resolve(tree, path)]
+    if not isinstance(content, bytes):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    return content[:MAX_FILE_BYTES]
+
+
+def read_link(tree: CapturedTree, path: str) -> str:
+    """Return the target of a link.
+
+    Raises:
+        FileNotFoundError: the path is no link.
+        OSError: it links to itself, as an unreadable path does.
+        ValueError: a link above it leads out of the archive.
+    """
+    folder, _, name = path.rpartition("/")
+    target = tree.members.get(f"{_resolve(tree, folder)}/{name}".lstrip("/"))
+    if not isinstance(target, str):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    if target == name:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    return target
 
 
 def _select_outputs(record: Record, commands: tuple[tuple[str, ...], ...]) -> dict[tuple[str, ...], ProgramResult]:
@@ -112,43 +105,11 @@ def _select_outputs(record: Record, commands: tuple[tuple[str, ...], ...]) -> di
     return {argv: runner.run(argv) for argv in commands if runner.has_program(argv[0])}
 
 
-def _expand_patterns(tree: CapturedTree, patterns: tuple[str, ...]) -> Iterator[str]:
-    """Yield the paths that match, without duplicates; a path without a pattern is yielded in any case."""
-    for pattern in dict.fromkeys(patterns):
-        if not glob.has_magic(pattern):
-            yield pattern
-            continue
-        paths = [""]
-        for part in pattern.split("/")[1:]:
-            paths = [f"{path}/{name}" for path in paths for name in _match_names(tree, path, part)]
-        yield from sorted(path for path in paths if _find_entry(tree, path) is not None)
-
-
-def _match_names(tree: CapturedTree, path: str, part: str) -> Iterable[str]:
-    """Return the names in a folder that match one part of a pattern; as in a shell, `*` matches no leading dot."""
-    if not glob.has_magic(part):
-        return (part,)
-    names = _list_folder(tree, path) or ()
-    return fnmatch.filter((name for name in names if part[0] == "." or name[0] != "."), part)
-
-
-def _list_folder(tree: CapturedTree, path: str) -> tuple[str, ...] | None:
-    """Return the sorted names in a folder; None if it is none, or unreadable."""
-    try:
-        place = _resolve(tree, path)
-    except (OSError, ValueError):
-        return None
-    return tuple(sorted(tree.names.get(place, ()))) if tree.members.get(place) is None else None
-
-
-def _find_entry(tree: CapturedTree, path: str) -> str | None:
-    """Return the place of a path whose last part is not followed; None if there is nothing."""
-    folder, _, name = path.rpartition("/")
-    try:
-        place = f"{_resolve(tree, folder)}/{name}".lstrip("/")
-    except (OSError, ValueError):
-        return None
-    return place if place in tree.members else None
+def _list_folder(tree: CapturedTree, path: str) -> tuple[str, ...]:
+    place = _resolve(tree, path)
+    if tree.members.get(place) is not None:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+    return tuple(sorted(tree.names.get(place, ())))
 
 
 def _resolve(tree: CapturedTree, path: str) -> str:

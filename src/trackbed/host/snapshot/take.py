@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import groupby
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from trackbed.host.machine import Machine
 from trackbed.host.runner import ProgramResult
@@ -33,29 +34,47 @@ MAX_FILE_BYTES = 1 << 20
 """Size limit of each file, so that a log or a wrong pattern cannot exhaust memory."""
 
 
+class PathReaders(NamedTuple):
+    """Functions that read a path: the content of a file, the target of a link, the sorted names in a folder.
+
+    They raise FileNotFoundError, NotADirectoryError or IsADirectoryError for an absent path or another type, and
+    another OSError, ValueError or RuntimeError for one that cannot be read.
+    """
+
+    read_file: Callable[[str], bytes]
+    read_link: Callable[[str], str]
+    list_folder: Callable[[str], tuple[str, ...]]
+
+
 def read_snapshot(machine: Machine, wanted: Wanted) -> Snapshot:
     """Read everything in `wanted`. Absent and unreadable paths do not raise.
 
     A folder that a pattern needs and that cannot be listed is unreadable.
     """
+    readers = PathReaders(partial(_read_file, machine), partial(_read_link, machine), partial(_list_folder, machine))
+    return read_paths(readers, wanted, _run_commands(machine, wanted))
+
+
+def read_paths(readers: PathReaders, wanted: Wanted, outputs: dict[tuple[str, ...], ProgramResult]) -> Snapshot:
+    """Return the snapshot of what the readers return for `wanted`, with the outputs of programs."""
     unreadable: dict[str, str] = {}
     return Snapshot(
-        _read_paths(machine, wanted.files, _read_file, unreadable),
-        _read_paths(machine, wanted.links, _read_link, unreadable),
-        _read_paths(machine, wanted.folders, _list_folder, unreadable),
-        _run_commands(machine, wanted),
+        _read_all(readers, wanted.files, readers.read_file, unreadable),
+        _read_all(readers, wanted.links, readers.read_link, unreadable),
+        _read_all(readers, wanted.folders, readers.list_folder, unreadable),
+        outputs,
         unreadable,
     )
 
 
-def _read_paths(
-    machine: Machine, patterns: tuple[str, ...], read: Callable[[Machine, str], _T], unreadable: dict[str, str]
+def _read_all(
+    readers: PathReaders, patterns: tuple[str, ...], read: Callable[[str], _T], unreadable: dict[str, str]
 ) -> dict[str, _T]:
     """Return what is read of each path that matches; add to `unreadable` why a path could not be read."""
     values: dict[str, _T] = {}
-    for path in _expand_patterns(machine, patterns, unreadable):
+    for path in _expand_patterns(readers.list_folder, patterns, unreadable):
         try:
-            values[path] = read(machine, path)
+            values[path] = read(path)
         except _ABSENT_ERRORS:
             continue  # it was removed in the meantime, or is of another type
         except _READ_ERRORS as error:
@@ -70,7 +89,7 @@ def _describe_error(error: Exception) -> str:
 def list_ports(machine: Machine) -> dict[str, str]:
     """Return interface -> PCI address of every physical function with an interface, sorted by name."""
     addresses: dict[str, str] = {}
-    for link in sorted(_expand_patterns(machine, ("/sys/class/net/*/device",), {})):
+    for link in sorted(_expand_patterns(partial(_list_folder, machine), ("/sys/class/net/*/device",), {})):
         with suppress(*_READ_ERRORS):
             function = machine.locate(link).readlink().name
             virtual = os.path.lexists(machine.locate(f"{link}/physfn"))
@@ -104,7 +123,9 @@ def _fill_placeholders(pattern: str, ports: Mapping[str, str | None]) -> Iterato
             yield pattern.replace("{netdev}", netdev).replace("{pci}", pci or "")
 
 
-def _expand_patterns(machine: Machine, patterns: tuple[str, ...], unreadable: dict[str, str]) -> Iterator[str]:
+def _expand_patterns(
+    list_folder: Callable[[str], tuple[str, ...]], patterns: tuple[str, ...], unreadable: dict[str, str]
+) -> Iterator[str]:
     """Yield the absolute paths that match, without duplicates for each pattern, sorted by folder.
 
     A path without wildcards is yielded though it may be absent. Names that begin with a dot match no wildcard.
@@ -113,7 +134,7 @@ def _expand_patterns(machine: Machine, patterns: tuple[str, ...], unreadable: di
         paths = [""]
         for is_wild, part in _split_pattern(pattern):
             if is_wild:
-                paths = [path for folder in paths for path in _match_names(machine, folder, part, unreadable)]
+                paths = [path for folder in paths for path in _match_names(list_folder, folder, part, unreadable)]
             else:
                 paths = [f"{path}/{part}" for path in paths]
         yield from paths
@@ -126,10 +147,12 @@ def _split_pattern(pattern: str) -> Iterator[tuple[bool, str]]:
         yield from [(True, part) for part in parts] if is_wild else [(False, "/".join(parts))]
 
 
-def _match_names(machine: Machine, folder: str, pattern: str, unreadable: dict[str, str]) -> list[str]:
+def _match_names(
+    list_folder: Callable[[str], tuple[str, ...]], folder: str, pattern: str, unreadable: dict[str, str]
+) -> list[str]:
     """Return the paths of a folder's entries that match; empty if it is absent or cannot be listed."""
     try:
-        names = _list_folder(machine, folder or "/")
+        names = list_folder(folder or "/")
     except _ABSENT_ERRORS:
         return []
     except _READ_ERRORS as error:
