@@ -33,7 +33,7 @@ _ID_BYTES = 255  # 802.1AB, 8.5.2.3
 _SOL_PACKET, _PACKET_ADD_MEMBERSHIP, _PACKET_MR_MULTICAST = 263, 1, 0  # include/uapi/linux/if_packet.h
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Advertisement:
     """Content of a frame. Ids are in their usual text form: a MAC with colons, an address, or a name."""
 
@@ -46,7 +46,7 @@ class Advertisement:
     """VLAN of untagged frames; 0 means that the port has none."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Discovery:
     """Neighbours by interface; an interface without frames is in neither mapping."""
 

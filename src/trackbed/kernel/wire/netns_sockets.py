@@ -9,11 +9,12 @@ from __future__ import annotations
 import errno
 import socket
 from pathlib import Path
+from typing import Union
 
 from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.wire.errors import NotAvailable, NotPermitted, ProbeError
 
-Netns = Path | int | None
+Netns = Union[Path, int, None]
 """A network namespace: mount path, file descriptor, or None for that of the calling thread."""
 
 _REFUSED = (errno.EPERM, errno.EACCES)

@@ -50,7 +50,7 @@ _NOT_AVAILABLE = (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP)  # no nfnetlink; no s
 _NOT_PERMITTED = (errno.EPERM, errno.EACCES)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BaseChain:
     """A chain that the kernel calls at a hook."""
 

@@ -25,7 +25,7 @@ _FRAMES_AT_ONCE = 1024  # a flood must not keep a drain from ending
 _PACKET_OUTGOING = 4  # include/uapi/linux/if_packet.h
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Frame:
     """A received frame: its interface, and its payload without the Ethernet header."""
 
