@@ -10,13 +10,10 @@ from trackbed.doctor.agent_status import AgentStatus, PodAttachment, read_agent_
 from trackbed.doctor.probes import (
     ProbeSource,
     ProbeTimeouts,
-    get_netns,
     list_probe_sources,
     map_management_paths,
     probe_rails,
-    read_base_chains,
     read_neighbour_tables,
-    read_sysctls,
     subtract_overflows,
 )
 from trackbed.doctor.view import AGENT, AttachRefusal, NodeView, PodInterface, PodView
@@ -25,6 +22,7 @@ from trackbed.host.machine import Machine
 from trackbed.host.moved_ports import read_moved_ports
 from trackbed.host.network_manager import ManagerError
 from trackbed.host.render import FORMATS
+from trackbed.host.snapshot.reading import get_netns, read_base_chains, read_dcb, read_sysctls, read_vfs
 from trackbed.host.snapshot.snapshot import Snapshot
 from trackbed.host.state import HostState, read_available_state
 from trackbed.host.transaction import carriers
@@ -88,8 +86,8 @@ def inspect_node(target: InspectionTarget, plan: Plan, timeouts: ProbeTimeouts) 
         management=target.management,
         management_paths=map_management_paths(state, target.management),
         host=target.host or host_reads.take_snapshot(machine, node),
-        vfs=host_reads.read_vfs(machine, netdevs, unread),
-        dcb=host_reads.read_dcb(machine, netdevs, unread),
+        vfs=read_vfs(machine, netdevs, unread),
+        dcb=read_dcb(machine, netdevs, unread),
         unread=unread,
     )
 

@@ -18,7 +18,7 @@ from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kernel.netlink.neighbour_tables import NeighbourTable, list_neighbour_tables
 from trackbed.kernel.netlink.routes import get_route
 from trackbed.kernel.netlink.sockets import RequestError
-from trackbed.kernel.wire import arp, icmp, lldp, nftables
+from trackbed.kernel.wire import arp, icmp, lldp
 from trackbed.kernel.wire.errors import ProbeError
 
 ICMP_HEADERS_BYTES = {4: 28, 6: 48}
@@ -46,11 +46,6 @@ class ProbeSource:
     netns: Path | int
     ifindex: int
     address: AddressPlan
-
-
-def get_netns(machine: Machine) -> Path | int:
-    """Return the network namespace of a machine as a path or descriptor; by default that of this process."""
-    return Path("/proc/self/ns/net") if machine.netns is None else machine.netns
 
 
 def list_probe_sources(node: NodePlan, state: HostState, netns: Path | int) -> list[ProbeSource]:
@@ -213,14 +208,6 @@ def map_management_paths(state: HostState, targets: Iterable[int]) -> dict[int, 
     return paths
 
 
-def read_base_chains(machine: Machine) -> tuple[nftables.BaseChain, ...] | None:
-    """Return the base chains of nf_tables; None if they cannot be read."""
-    try:
-        return nftables.list_base_chains(get_netns(machine), 2.0)
-    except ProbeError:
-        return None
-
-
 def read_neighbour_tables(machine: Machine) -> tuple[NeighbourTable, ...]:
     """Return the kernel's neighbour tables, which all namespaces share; empty if they cannot be read."""
     try:
@@ -238,13 +225,3 @@ def subtract_overflows(
         table._replace(overflows=table.overflows - before.overflows)
         for table, before in zip(tables, earlier, strict=False)
     )
-
-
-def read_sysctls(machine: Machine, names: Sequence[str]) -> dict[str, str]:
-    """Return the sysctls that checks need, for these interfaces and for `all`; unreadable ones are left out."""
-    keys = [
-        f"net/ipv4/conf/{name}/{key}" for name in ("all", *names) for key in ("rp_filter", "arp_ignore", "arp_announce")
-    ]
-    keys += [f"net/ipv6/conf/{name}/accept_ra" for name in names]
-    values = {key: machine.read_sysctl(key) for key in keys}
-    return {key: value for key, value in values.items() if isinstance(value, str)}

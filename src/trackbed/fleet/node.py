@@ -1,8 +1,10 @@
 """The program that runs on a host: it handles one request and answers in one line of JSON.
 
-    standard input    {"verb": "diff" | "apply" | "undo" | "boot" | "reboot" | "capture", "name": "gpu-1",
+    standard input    {"verb": "diff" | "apply" | "undo" | "boot" | "reboot" | "capture" | "inspect",
+                       "name": "gpu-1",
                        "node": {node document}, "files": {format: {path: content}}, "persist": "auto", "seconds": 270,
                        "wanted": {what `capture` reads, as snapshot.Wanted},
+                       "reading": {what `inspect` reads, as reading.ReadingRequest},
                        "removals": the confirmed number of removals,
                        "repairs": [[step, subject], ...] of the only changes that `apply` makes, in place}
     standard output   trackbed began
@@ -68,11 +70,7 @@ _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT}
 def handle_request(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     """Handle a request and return the answer; errors are answers, too."""
     try:
-        if request["verb"] in {"boot", "reboot"}:
-            return _handle_boot(machine, reboot=request["verb"] == "reboot")
-        if request["verb"] == "capture":
-            return _capture_snapshot(machine, request["wanted"])
-        return _change_host(machine, request)
+        return _HANDLERS.get(request["verb"], _change_host)(machine, request)
     except (MisfitError, ManagerError) as error:
         return {"outcome": "misfit", "message": str(error)}
     except BusyError as error:
@@ -174,9 +172,9 @@ def is_planned_host(machine: Machine, node: NodePlan, hostname: str) -> bool:
     return any(mac and mac.lower() in planned for link in links for mac in (link.mac, link.permanent_mac))
 
 
-def _handle_boot(machine: Machine, *, reboot: bool) -> dict[str, Any]:
-    """Return an answer with the boot id; `reboot` schedules a reboot in one second, after the answer is sent."""
-    boot = machine.read(BOOT_ID)
+def _handle_boot(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer with the boot id; verb `reboot` schedules a reboot in one second, after the answer is sent."""
+    boot, reboot = machine.read(BOOT_ID), request["verb"] == "reboot"
     if not isinstance(boot, str):
         return {"outcome": "failed", "message": f"{BOOT_ID} cannot be read, so nobody could tell whether it rebooted"}
     if reboot and machine.root != Path("/"):
@@ -190,11 +188,26 @@ def _handle_boot(machine: Machine, *, reboot: bool) -> dict[str, Any]:
     return {"outcome": "same", "boot": boot}
 
 
-def _capture_snapshot(machine: Machine, wanted: dict[str, Any]) -> dict[str, Any]:
+def _capture_snapshot(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     from trackbed.host.snapshot.take import read_snapshot  # noqa: PLC0415 - only this verb needs threads, whose import takes time
     from trackbed.host.snapshot.wire import build_snapshot_document, parse_wanted  # noqa: PLC0415 - as above
 
-    return {"outcome": "same", "snapshot": build_snapshot_document(read_snapshot(machine, parse_wanted(wanted)))}
+    return {
+        "outcome": "same",
+        "snapshot": build_snapshot_document(read_snapshot(machine, parse_wanted(request["wanted"]))),
+    }
+
+
+def _inspect(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+    """Read everything that doctor needs of the host."""
+    from trackbed.host.snapshot import reading  # noqa: PLC0415 - as for a snapshot
+
+    answer = reading.read_host(machine, reading.parse_request(request["reading"]))
+    return {"outcome": "same", "reading": reading.build_reading_document(answer)}
+
+
+_HANDLERS = {"boot": _handle_boot, "reboot": _handle_boot, "capture": _capture_snapshot, "inspect": _inspect}
+"""The requests that change no setting, by verb."""
 
 
 def _is_disk_full(error: BaseException | None) -> bool:

@@ -1,16 +1,19 @@
 """The request for one host, and its time limit."""
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import Any, Literal
 
 import msgspec
 
+from trackbed.fabric.documents import to_document
 from trackbed.fabric.plan.node_document import to_node_document
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.render import FORMATS
+from trackbed.host.snapshot.reading import ReadingRequest
 from trackbed.host.snapshot.snapshot import Wanted
 
-Verb = Literal["diff", "apply", "undo", "boot", "reboot", "capture"]
+Verb = Literal["diff", "apply", "undo", "boot", "reboot", "capture", "inspect"]
 
 
 class HostTask(msgspec.Struct, frozen=True):
@@ -27,10 +30,20 @@ class HostTask(msgspec.Struct, frozen=True):
     """Time limit; after it, the host rolls back."""
     wanted: Wanted | None = None
     """What `capture` reads; None for other verbs."""
+    reading: Mapping[str, Any] | None = None
+    """What `inspect` reads, as the document of a `host.snapshot.reading.ReadingRequest`; None for other verbs."""
     removals: int | None = None
     """For `apply`: the number of removals that the user confirmed (see `host.transaction.fit`)."""
     repairs: Sequence[tuple[str, str]] | None = None
     """For `apply`: step and subject of the only changes to make, in place (see `ApplyOptions`)."""
+
+
+def build_inspection(node: NodePlan, wanted: Wanted, lldp_seconds: float, seconds: int) -> HostTask:
+    """Return the task that reads a node for its diagnosis; `seconds` is its time limit without the listening."""
+    ports = {port.netdev: port.pci for port in node.ports}
+    request = ReadingRequest(ports, wanted, ceil(lldp_seconds * 1000))
+    limit = seconds + ceil(lldp_seconds)
+    return HostTask("inspect", node.name, None, {}, "none", limit, reading=to_document(request))
 
 
 def build_task(verb: Verb, node: NodePlan, persist: str, seconds: int, removals: int | None = None) -> HostTask:

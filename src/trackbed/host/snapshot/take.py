@@ -98,6 +98,14 @@ def list_ports(machine: Machine) -> dict[str, str]:
     return addresses
 
 
+def find_pci(machine: Machine, netdev: str) -> str | None:
+    """Return the PCI address of an interface; None if it has none or does not exist."""
+    try:
+        return machine.locate(f"/sys/class/net/{netdev}/device").readlink().name
+    except (OSError, ValueError):
+        return None
+
+
 def expand_ports(wanted: Wanted, ports: Mapping[str, str | None]) -> Wanted:
     """Expand {netdev} and {pci} once per port. Ports without a PCI address skip patterns with {pci}."""
     return Wanted(
