@@ -154,3 +154,5 @@ class _HostHandler(EventHandler):  # type: ignore[misc] # ClusterShell has no ty
                 self.report(Outcome(self.task.name, "oversized", explain_oversized_output(self.task.verb)))
             else:
                 self.report(judge_output(self.task.name, self.task.verb, status, self.output, self.errors))
+            self.output.clear()  # a megabyte of each host, which would be kept until the last host has ended
+            self.worker = None
