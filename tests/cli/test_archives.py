@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from trackbed.cli.archived import STEPS
 from trackbed.cli.capture import build_wanted
 from trackbed.cli.main import cli
+from trackbed.doctor.checks import FILE_STEPS
 from trackbed.host.machine import Machine, Unreadable
 from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot.archive import unpack
@@ -93,7 +93,7 @@ def test_doctor_judges_what_programs_said_when_it_was_captured(tmp_path: Path, s
 @pytest.mark.usefixtures("nothing_of_this_host")
 def test_doctor_calls_unknown_what_the_archive_does_not_hold(tmp_path: Path) -> None:
     done = asked("doctor", tmp_path, unpacked(tmp_path), "-o", "json")
-    unknown = [finding for finding in json.loads(done.stdout)["findings"] if finding["step"] not in STEPS]
+    unknown = [finding for finding in json.loads(done.stdout)["findings"] if finding["step"] not in FILE_STEPS]
     assert {"names", "addresses", "routing"} <= {finding["step"] for finding in unknown}
     assert {finding["verdict"] for finding in unknown} == {"unknown"}
     assert done.exit_code in {1, 3}

@@ -15,7 +15,7 @@ from trackbed.fleet import archive
 from trackbed.fleet.boot import CUT_SHORT, NO_PYTHON
 from trackbed.fleet.log import LogBusyError, open_log
 from trackbed.fleet.order import Order, compute_batch_size, run_batches, split_batches
-from trackbed.fleet.outcome import Outcome, explain_oversized_output, judge_output
+from trackbed.fleet.outcome import Outcome, explain_oversized_output, explain_unread, judge_output
 from trackbed.fleet.task import HostTask, Verb
 
 NAMES = [f"n{number}" for number in range(10)]
@@ -196,3 +196,34 @@ def _expand(pattern: str) -> list[str]:
     head, _, tail = pattern.partition("{")
     names, _, tail = tail.partition("}")
     return [f"{head}{name}{tail}" for name in names.split(",")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "reason"),
+    [
+        (
+            "unreachable",
+            "ssh: connect to host 10.0.0.7 port 22: No route to host; nothing was changed there; try: ssh gpu007 true",
+            "ssh does not reach it (No route to host)",
+        ),
+        (
+            "unreachable",
+            "ssh: Permission denied (publickey).; nothing was changed there; try: ssh gpu007 true",
+            "ssh does not reach it (Permission denied (publickey).)",
+        ),
+        (
+            "timeout",
+            "it did not answer in time; nothing was changed there; try: ssh gpu007 true",
+            "it did not answer in time",
+        ),
+        (
+            "oversized",
+            "it sent more than 8 MiB, so it was given up; what it changed by then is not known here",
+            "it sent more than 8 MiB, so it was given up",
+        ),
+        ("same", "as planned", "its answer has nothing of what was asked for"),
+    ],
+    ids=["no route", "no key", "late", "oversized", "empty"],
+)
+def test_why_a_host_was_not_read_is_one_sentence_without_its_name(kind: str, message: str, reason: str) -> None:
+    assert explain_unread(Outcome("gpu007", kind, message)) == reason

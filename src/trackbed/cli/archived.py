@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trackbed.doctor import host_reads
 from trackbed.doctor.catalogue import build_finding, load_catalogue
-from trackbed.doctor.checks import run_checks
+from trackbed.doctor.checks import FILE_STEPS, run_checks
 from trackbed.doctor.diagnosis import Diagnosis, select_finding_to_fix, sort_findings
 from trackbed.doctor.view import NodeView
 from trackbed.host.state import HostState
@@ -18,15 +18,12 @@ if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import NodePlan
     from trackbed.host.machine import Machine
 
-STEPS = ("bios", "cmdline", "firmware", "kubelet", "runtime")
-"""Steps whose checks read nothing but `view.host`; all others need the network."""
-
 
 def diagnose_archive(machine: Machine, node: NodePlan) -> Diagnosis:
     """Check the host of an archive for every fault of the catalogue; faults that need the network are unknown."""
     state = HostState(machine, (), (), (), (), ())
     view = NodeView(node, state, host=host_reads.take_snapshot(machine, node))
-    findings = sort_findings((*run_checks(view, STEPS), *_iter_unknown_findings(node, machine.unseen_reason)))
+    findings = sort_findings((*run_checks(view, FILE_STEPS), *_iter_unknown_findings(node, machine.unseen_reason)))
     return Diagnosis(tuple(findings), select_finding_to_fix(findings))
 
 
@@ -43,5 +40,5 @@ def drop_skipped(diagnosis: Diagnosis, reason: str) -> Diagnosis:
 def _iter_unknown_findings(node: NodePlan, reason: str) -> Iterator[Finding]:
     """Yield an unknown finding for each fault of the skipped steps."""
     for fault in load_catalogue().values():
-        if fault.step not in STEPS:
+        if fault.step not in FILE_STEPS:
             yield build_finding(fault.id, node, None, ok=None, evidence=reason)

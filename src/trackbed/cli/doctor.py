@@ -62,9 +62,10 @@ def command(
     """Check the chain from the PCI device to the pod, and name the first fault.
 
     Reads kernel, files and pods, and probes the rails; changes nothing. With --root on an unpacked archive of
-    `trackbed capture`, only files and recorded program output are checked; the network is unknown. With --nodes, or
-    several CAPTUREs (archives of `trackbed capture --identified`), only compares the nodes with each other. Exits with
-    0 when sound, 1 when something is broken, 3 when something could not be checked.
+    `trackbed capture`, only files and recorded program output are checked; the network is unknown. With --nodes,
+    reads and checks the nodes over SSH and compares them with each other; gateways, peers and pods are not tested. With
+    several CAPTUREs (archives of `trackbed capture --identified`), only compares the nodes. Exits with 0 when sound, 1
+    when something is broken, 3 when something could not be checked.
 
     \b
     Examples:
@@ -73,9 +74,11 @@ def command(
       trackbed doctor -f fabric.yaml --root gpu-0 --node gpu-0
       trackbed doctor -f fabric.yaml gpu-0.tar.gz gpu-1.tar.gz
       trackbed doctor -f fabric.yaml --nodes 'gpu[001-512]'
+      trackbed doctor -f fabric.yaml --nodes all --lldp 31 -o json
     """
     if captures or reach["nodes"]:
-        _compare_nodes(captures, reach, read_plan(fabric_file), output_format, everything=everything)
+        _refuse_other_machines(captures)
+        _diagnose_site(captures, fabric_file, reach | {"lldp": listen}, output_format, everything=everything)
     from functools import partial
 
     from trackbed.cli.findings import print_diagnosis
@@ -119,19 +122,25 @@ def _check_host_name(machine: Machine, plan: Plan, node: NodePlan) -> None:
         click.echo(f"note: {place} is called {host_name}; it is judged as {node.name}", err=True)
 
 
-def _compare_nodes(
-    captures: tuple[Path, ...], reach: dict[str, Any], plan: Plan, output_format: str, *, everything: bool
-) -> NoReturn:
-    from trackbed.cli import sites
-
+def _refuse_other_machines(captures: tuple[Path, ...]) -> None:
     context = click.get_current_context()
     others = {"node_name": "--node", "root": "--root", "netns": "--netns"} | ({"nodes": "--nodes"} if captures else {})
     for name, option in others.items():
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
             source = "captures name" if captures else "--nodes names"
             refuse(f"{source} the machines, and {option} names others; leave one of the two out")
-    diagnosis = sites.diagnose_captures(captures, plan) if captures else sites.diagnose_hosts(plan, reach)
-    sites.print_site(diagnosis, output_format, everything=everything)
+
+
+def _diagnose_site(
+    captures: tuple[Path, ...], fabric_file: str, reach: dict[str, Any], output_format: str, *, everything: bool
+) -> NoReturn:
+    from trackbed.cli import sites
+
+    plan = read_plan(fabric_file)
+    if captures:
+        sites.print_site(sites.diagnose_captures(captures, plan), output_format, everything=everything)
+    judged = sites.judge_hosts(plan, reach, keeps_passes=everything)
+    sites.print_judged_site(judged, plan, output_format, everything=everything)
 
 
 def _diagnose_archive(machine: Machine, node: NodePlan, output_format: str, *, everything: bool) -> NoReturn:

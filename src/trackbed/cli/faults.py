@@ -64,9 +64,9 @@ _BREAK = {"namespaces": "trackbed lab break {}", "servers": "trackbed lab vm bre
 
 def list_places(fault: Fault) -> list[str]:
     """Return where the check of a fault runs: host, nodes or lab; and capture where a capture holds its inputs."""
-    from trackbed.cli.archived import STEPS
+    from trackbed.doctor.checks import FILE_STEPS
 
-    return [fault.runs_on, *(["capture"] if fault.runs_on == "host" and fault.step in STEPS else [])]
+    return [fault.runs_on, *(["capture"] if fault.runs_on == "host" and fault.step in FILE_STEPS else [])]
 
 
 def list_labs(fault_id: str) -> list[str] | None:

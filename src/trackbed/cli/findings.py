@@ -28,13 +28,15 @@ def print_diagnosis(diagnosis: Diagnosis, output_format: str, *, everything: boo
             }
         )
         return
-    from trackbed.doctor.grouping import group_findings
+    from trackbed.doctor.grouping import group_findings, select_alike
 
     passed = [f for f in diagnosis.findings if f.verdict == "pass"]
-    others = [f for f in diagnosis.findings if f.verdict != "pass" and f != diagnosis.first]
-    if diagnosis.first is not None:
+    first = [] if diagnosis.first is None else select_alike(diagnosis.findings, diagnosis.first)
+    shown = {id(finding) for finding in first}
+    others = [f for f in diagnosis.findings if f.verdict != "pass" and id(f) not in shown]
+    if first:
         print_styled(click.style("Fix this first:", bold=True))
-        _print_finding_details(group_findings([diagnosis.first])[0])
+        _print_finding_details(group_findings(first)[0])
     for label, wanted in (("Also:", False), ("Consequences, or not judged because of it:", True)):
         chosen = group_findings([f for f in others if (f.because is not None) is wanted])
         if chosen:
@@ -65,7 +67,8 @@ def _print_finding(finding: FindingGroup) -> None:
 
 
 def _print_summary(diagnosis: Diagnosis, passed: int) -> None:
-    total = len(diagnosis.findings)
+    passed += diagnosis.unlisted_passes
+    total = len(diagnosis.findings) + diagnosis.unlisted_passes
     broken = sum(f.verdict in {"fail", "warn"} for f in diagnosis.findings)
     unknown = total - passed - broken
     word = "sound" if diagnosis.exit_status == 0 else "broken" if broken else "unknown"

@@ -1,4 +1,4 @@
-"""`trackbed doctor` on several nodes: what they show together."""
+"""`trackbed doctor` on several nodes: what each shows, and what they show together."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from trackbed.doctor.across.excerpt import NodeExcerpt
     from trackbed.doctor.diagnosis import Diagnosis
+    from trackbed.doctor.readings import JudgedNode
     from trackbed.fabric.plan.plan import NodePlan, Plan
     from trackbed.fleet.outcome import Outcome
 
@@ -49,37 +50,42 @@ def report_progress(results: Iterable[_T], total: int, clock: Callable[[], float
         yield result
 
 
-def diagnose_hosts(plan: Plan, reach: dict[str, Any]) -> Diagnosis:
-    """Compare hosts that are read over SSH; a host that does not answer is unknown."""
+def judge_hosts(plan: Plan, reach: dict[str, Any], *, keeps_passes: bool) -> list[JudgedNode]:
+    """Read hosts over SSH and judge each as its answer arrives; a host that does not answer is unknown.
+
+    `reach` has the options of reach_options, and `lldp`, the seconds to listen.
+    """
     from trackbed.cli.fleet import build_ssh_options, select_names
-    from trackbed.doctor.captured import WANTED
+    from trackbed.doctor.checks import READS
     from trackbed.fleet.run import run_tasks
-    from trackbed.fleet.task import HostTask
+    from trackbed.fleet.task import build_inspection
 
     nodes = {node.name: node for node in plan.nodes}
-    names = select_names(plan, reach["nodes"])
-    excerpts: dict[str, NodeExcerpt] = {}
+    names, seconds = select_names(plan, reach["nodes"]), reach["lldp"]
+    judged: dict[str, JudgedNode] = {}
 
-    def keep_excerpt(outcome: Outcome) -> None:
-        excerpts[outcome.node] = _excerpt_outcome(outcome, nodes[outcome.node])
+    def judge_outcome(outcome: Outcome) -> None:
+        judged[outcome.node] = _judge_outcome(outcome, nodes[outcome.node], seconds, keeps_passes=keeps_passes)
 
-    tasks = (HostTask("capture", name, None, {}, "none", reach["seconds"], WANTED) for name in names)
-    run_tasks(tasks, build_ssh_options(reach), keep_excerpt)
-    return _diagnose_excerpts([excerpts[name] for name in names], nodes)
+    tasks = (build_inspection(nodes[name], READS, seconds, reach["seconds"]) for name in names)
+    run_tasks(tasks, build_ssh_options(reach), judge_outcome)
+    return [judged[name] for name in names]
 
 
-def _excerpt_outcome(outcome: Outcome, node: NodePlan) -> NodeExcerpt:
+def _judge_outcome(outcome: Outcome, node: NodePlan, lldp_seconds: float, *, keeps_passes: bool) -> JudgedNode:
     from trackbed.doctor.across.excerpt import NodeExcerpt
-    from trackbed.doctor.captured import excerpt_snapshot
+    from trackbed.doctor.readings import JudgedNode, judge_reading
     from trackbed.fabric.documents import DocumentError
-    from trackbed.host.snapshot.wire import parse_snapshot
+    from trackbed.fleet.outcome import explain_unread
+    from trackbed.host.snapshot.reading import parse_reading
 
-    if "snapshot" not in outcome.answer:
-        return NodeExcerpt(node.name, outcome.message)
+    if "reading" not in outcome.answer:
+        return JudgedNode(NodeExcerpt(node.name, explain_unread(outcome)))
     try:
-        return excerpt_snapshot(node, parse_snapshot(outcome.answer["snapshot"]))
+        reading = parse_reading(outcome.answer["reading"])
     except DocumentError as error:
-        return NodeExcerpt(node.name, f"its answer cannot be read: {error}")
+        return JudgedNode(NodeExcerpt(node.name, f"its answer cannot be understood: {str(error)[:200]}"))
+    return judge_reading(node, reading, lldp_seconds, keeps_passes=keeps_passes)
 
 
 def _diagnose_excerpts(excerpts: Sequence[NodeExcerpt], nodes: dict[str, NodePlan]) -> Diagnosis:
@@ -92,15 +98,38 @@ def _diagnose_excerpts(excerpts: Sequence[NodeExcerpt], nodes: dict[str, NodePla
     return Diagnosis(findings, select_finding_to_fix(findings) or incomplete)
 
 
-def print_site(diagnosis: Diagnosis, output_format: str, *, everything: bool) -> NoReturn:
-    """Print what nodes show together, and how many checks could be made; exit with the status of the diagnosis."""
+def print_judged_site(judged: Sequence[JudgedNode], plan: Plan, output_format: str, *, everything: bool) -> NoReturn:
+    """Print what nodes show, each and together, and which checks were made; exit with the status of the diagnosis."""
+    from trackbed.doctor.readings import diagnose_judged_nodes, list_own_check_ids
+
+    diagnosis = diagnose_judged_nodes(judged, {node.name: node for node in plan.nodes})
+    read = [node for node in judged if not node.excerpt.failure]
+    checks = list_own_check_ids(read)
+    print_site(diagnosis, output_format, f"{len(read)} of {len(judged)} nodes", checks, everything=everything)
+
+
+def print_site(
+    diagnosis: Diagnosis,
+    output_format: str,
+    read: str = "",
+    checks: tuple[list[str], list[str]] = ([], []),
+    *,
+    everything: bool,
+) -> NoReturn:
+    """Print a diagnosis and how many checks could be made, of each node and between them; exit with its status."""
     from trackbed.cli.findings import print_diagnosis
     from trackbed.doctor.across.judgement import list_check_ids
 
     print_diagnosis(diagnosis, output_format, everything=everything)
-    made, others = list_check_ids(diagnosis.findings)
-    total = len(made) + len(others)
-    click.echo(f"checks between nodes: {len(made)} of {total} were made of every node", err=True)
+    if read:
+        click.echo(f"nodes read: {read}", err=True)
+        _print_check_counts("checks of each node", *checks)
+    _print_check_counts("checks between nodes", *list_check_ids(diagnosis.findings))
+    raise SystemExit(diagnosis.exit_status)
+
+
+def _print_check_counts(label: str, made: Sequence[str], others: Sequence[str]) -> None:
+    """Print how many checks were made of every node; `others` were not, or not of every node."""
+    click.echo(f"{label}: {len(made)} of {len(made) + len(others)} were made of every node", err=True)
     if others:
         click.echo(f"not made, or not of every node: {', '.join(others)}", err=True)
-    raise SystemExit(diagnosis.exit_status)

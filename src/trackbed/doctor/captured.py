@@ -29,14 +29,7 @@ _NAMES: Final = frozenset(PurePosixPath(path).name for path in (*READS.files, *R
 """Names of the files and links that an excerpt needs, in whatever folder."""
 _FOLDERS: Final = frozenset({"sys/class/net", "sys/class/infiniband", "sys/bus/pci/devices", "sys/module"})
 """Folders whose entries lead to these files, or are listed themselves."""
-
-
-def _widen(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(pattern.replace("{netdev}", "*").replace("{pci}", "*") for pattern in patterns)
-
-
-WANTED: Final = Wanted(_widen(READS.files), _widen(READS.links), _widen(READS.folders)) | recorded_network.READS
-"""What an excerpt needs of a host whose ports are not known before."""
+_NO_LLDP: Final = "a capture records no LLDP; use --nodes, or run trackbed doctor on the nodes"
 
 
 class ForeignCaptureError(ValueError):
@@ -58,7 +51,7 @@ def excerpt_capture(archive: Path, nodes: Mapping[str, NodePlan]) -> NodeExcerpt
     node = _find_node(tree, archive, nodes)
     ports = {port.netdev: port.pci or _find_pci(tree, port.netdev) for port in node.ports}
     snapshot = read_tree(tree, expand_ports(READS, ports) | recorded_network.READS)
-    excerpt = excerpt_snapshot(node, snapshot, str(archive))
+    excerpt = _excerpt_snapshot(node, snapshot, str(archive))
     return excerpt if tree.record.identified else _drop_pseudonyms(excerpt)
 
 
@@ -69,12 +62,12 @@ def _find_pci(tree: CapturedTree, netdev: str) -> str | None:
         return None
 
 
-def excerpt_snapshot(node: NodePlan, snapshot: Snapshot, source: str = "") -> NodeExcerpt:
-    """Return the excerpt of a snapshot that has the output of `ip`, from an archive or from a host."""
+def _excerpt_snapshot(node: NodePlan, snapshot: Snapshot, source: str) -> NodeExcerpt:
+    """Return the excerpt of an archive's snapshot, which has the output of `ip`."""
     machine = Machine(Path("/nowhere"), unseen_reason="it is a snapshot")
     network = recorded_network.parse_network(snapshot) or recorded_network.RecordedNetwork((), (), {})
     state = HostState(machine, network.links, network.addresses, (), (), ())
-    return excerpt_node(NodeView(node, state, host=snapshot, vfs=network.vfs), source)
+    return excerpt_node(NodeView(node, state, host=snapshot, vfs=network.vfs, lldp_failure=_NO_LLDP), source)
 
 
 def _drop_pseudonyms(excerpt: NodeExcerpt) -> NodeExcerpt:

@@ -33,6 +33,8 @@ class Diagnosis(msgspec.Struct, frozen=True, rename="camel"):
     findings: tuple[Finding, ...]
     first: Finding | None
     left_out: tuple[LeftOut, ...] = ()
+    unlisted_passes: int = 0
+    """Number of passed checks that are not among the findings, because a site has too many."""
 
     @property
     def exit_status(self) -> int:
@@ -47,7 +49,10 @@ def diagnose_nodes(views: Iterable[NodeView]) -> Diagnosis:
     views = tuple(views)
     nodes = {view.node.name: view.node for view in views}
     between = judge_nodes([excerpt_node(_drop_partial_network(view)) for view in views], nodes)
-    findings = [*between, *(finding for view in views for finding in _diagnose_node(view, between))]
+    findings = [
+        *between,
+        *(finding for view in views for finding in merge_findings(view.node.name, run_checks(view), between)),
+    ]
     return Diagnosis(tuple(findings), select_finding_to_fix(findings), _list_left_out(findings, views))
 
 
@@ -58,17 +63,17 @@ def _drop_partial_network(view: NodeView) -> NodeView:
     return replace(view, state=replace(view.state, links=()))
 
 
-def _diagnose_node(view: NodeView, between: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield the findings of a node; those that follow a failure between nodes name it, and none repeats it."""
-    ends = [(finding, end) for finding in between for end in finding.ends if end.node == view.node.name]
+def merge_findings(name: str, findings: Iterable[Finding], between: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield a node's own findings; those that follow a failure between nodes name it, and none repeats it."""
+    ends = [(finding, end) for finding in between for end in finding.ends if end.node == name]
     known = {(finding.id, end.rail) for finding, end in ends}
     failures = [
         msgspec.structs.replace(finding, node=end.node, rail=end.rail)
         for finding, end in ends
         if finding.verdict == "fail"
     ]
-    findings = [finding for finding in run_checks(view) if (finding.id, finding.rail) not in known]
-    ordered = _mark_consequences(sort_findings([*failures, *findings]))
+    others = [finding for finding in findings if (finding.id, finding.rail) not in known]
+    ordered = _mark_consequences(sort_findings([*failures, *others]))
     yield from (finding for finding in ordered if not finding.ends)
 
 

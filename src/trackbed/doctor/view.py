@@ -111,6 +111,8 @@ class NodeView:
     """Ports that returned from a pod to the host, which interrupted their carrier."""
     pods: tuple[PodView, ...] = ()
     refusals: tuple[AttachRefusal, ...] = ()
+    lldp_failure: str = ""
+    """Why LLDP was not listened for; empty if it was."""
     probes: Mapping[int, ProbeResults] = field(default_factory=dict)
     chains: tuple[BaseChain, ...] | None = None
     switches: Mapping[str, frozenset[int]] | None = None

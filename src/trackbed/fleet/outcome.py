@@ -1,6 +1,7 @@
 """The outcome of one host, with a message for people: what is wrong, why, and what to do next."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -59,7 +60,7 @@ _READING = _Wording(
 
 
 def _get_wording(verb: Verb) -> _Wording:
-    return _READING if verb in {"capture", "diff"} else _CHANGING
+    return _READING if verb in {"capture", "diff", "inspect"} else _CHANGING
 
 
 _MAX_MESSAGE_CHARACTERS = 1000
@@ -142,6 +143,20 @@ def explain_oversized_output(verb: Verb) -> str:
     consequence = wording.consequence if wording is _READING else "what it changed by then is not known here"
     size = MAX_OUTPUT_BYTES >> 20
     return f"it sent more than {size} MiB, so it was given up; {consequence}; look at the host, then {wording.repeat}"
+
+
+def explain_unread(outcome: Outcome) -> str:
+    """Return why nothing was read of a host, in one sentence that is alike on hosts with the same trouble."""
+    reason = outcome.message.partition("; ")[0]
+    if outcome.is_good:
+        return "its answer has nothing of what was asked for"
+    if outcome.kind == "unreachable":
+        return f"ssh does not reach it ({_ADDRESS.sub('', reason.removeprefix('ssh: '))})"
+    return reason
+
+
+_ADDRESS = re.compile(r"^connect to (?:host|address) \S+ port \d+: ")
+"""What ssh(1) says before the reason; it differs on each host."""
 
 
 def _parse_answer(node: str, line: str, wording: _Wording) -> Outcome:

@@ -5,7 +5,7 @@ None means not read. An empty value means that the node has none of it, or share
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -112,6 +112,8 @@ class NodeExcerpt(msgspec.Struct, frozen=True, gc=False):
     """The order, if the ports are on a PCI bus."""
     cables: tuple[PluggedCable, ...] | None = None
     """Ports at which LLDP was heard."""
+    gaps: Mapping[str, str] = {}
+    """Part of this excerpt -> why it, or some of it, was not read, if there is a reason to give."""
 
 
 def excerpt_node(view: NodeView, source: str = "") -> NodeExcerpt:
@@ -124,6 +126,7 @@ def excerpt_node(view: NodeView, source: str = "") -> NodeExcerpt:
         macs=tuple(_iter_macs(view)) if is_network_read else None,
         addresses=tuple(_iter_addresses(view)) if is_network_read else None,
         cables=tuple(_iter_cables(view)) if view.probes or not view.state.machine.unseen_reason else None,
+        gaps=_describe_gaps(view),
     )
     if view.host is None:
         return msgspec.structs.replace(excerpt, identity=(), guids=(), firmware=(), driver="", rail_order=())
@@ -176,6 +179,22 @@ def _iter_cables(view: NodeView) -> Iterator[PluggedCable]:
         if results is not None and results.lldp is not None:
             leaf = results.lldp.system_name or results.lldp.chassis_id
             yield PluggedCable(port.rail, port.leaf, leaf, results.lldp.port_id)
+
+
+def _describe_gaps(view: NodeView) -> dict[str, str]:
+    """Return why LLDP is missing on ports with carrier: without carrier nothing is at the other end."""
+    if view.lldp_failure:
+        return {"cables": view.lldp_failure}
+    ports = [port for port in view.iter_ports() if (link := view.find_link(port)) and link.is_up and link.carrier]
+    results = [view.probes.get(port.rail) for port in ports]
+    if all(result is not None and result.lldp for result in results):
+        return {}
+    was_silent = any(result is not None and result.lldp_heard is False for result in results)
+    return {"cables": "a port heard no LLDP" if was_silent else TOO_SHORT}
+
+
+TOO_SHORT = "not every port heard LLDP; leaves send it every 30 s, so listen longer: --lldp 31"
+"""Why an unheard port is unknown: the wait was no longer than the time between two frames."""
 
 
 def _read_identity(host: Snapshot) -> tuple[tuple[str, str], ...] | None:

@@ -73,7 +73,7 @@ def _run_check(check: NodeCheck, excerpts: Sequence[NodeExcerpt], nodes: Mapping
     occurrences = list(check.find(readable, nodes))
     for occurrence in occurrences:
         yield _build_finding(check.fault_id, occurrence, nodes)
-    unread = [excerpt for excerpt, part in zip(excerpts, parts, strict=True) if part is None]
+    unread = [e for e, part in zip(excerpts, parts, strict=True) if part is None or check.part in e.gaps]
     if unread:
         yield _build_unknown(check, unread, len(excerpts))
     elif not occurrences and sum(map(bool, parts)) > 1:
@@ -89,11 +89,18 @@ def _build_finding(fault_id: str, occurrence: Occurrence, nodes: Mapping[str, No
 
 
 def _build_unknown(check: NodeCheck, unread: Sequence[NodeExcerpt], total: int) -> Finding:
-    names = fold_hosts(sorted({excerpt.node for excerpt in unread}))
-    evidence = f"not read of {names} ({len(unread)} of {total} nodes)"
+    reasons: dict[str, list[str]] = {}
+    for excerpt in unread:
+        reasons.setdefault(excerpt.gaps.get(check.part, ""), []).append(excerpt.node)
+    evidence = "; ".join(_describe_unread(reason, names, total) for reason, names in reasons.items())
     finding = _build_general(check.fault_id, "unknown", evidence)
-    reasons = [explain_unread(excerpt, check.part) for excerpt in unread]
-    return msgspec.structs.replace(finding, because=reasons[0]) if all(reasons) else finding
+    causes = [explain_unread(excerpt, check.part) for excerpt in unread]
+    return msgspec.structs.replace(finding, because=causes[0]) if all(causes) else finding
+
+
+def _describe_unread(reason: str, names: Sequence[str], total: int) -> str:
+    scope = f"not read of {fold_hosts(sorted(set(names)))} ({len(names)} of {total} nodes)"
+    return f"{scope}: {reason}" if reason else scope
 
 
 def _build_general(fault_id: str, verdict: str, evidence: str) -> Finding:

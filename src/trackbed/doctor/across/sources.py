@@ -34,11 +34,12 @@ def explain_unread(excerpt: NodeExcerpt, part: str) -> str | None:
 
 def report_unread(excerpts: Sequence[NodeExcerpt]) -> Iterator[Finding]:
     """Yield one finding for the nodes of which nothing was read, by reason."""
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[tuple[str, str], list[str]] = {}
     for excerpt in excerpts:
         if excerpt.failure:
-            reasons.setdefault(excerpt.failure, []).append(excerpt.node)
-    for reason, names in reasons.items():
+            remedy = "Capture it again" if excerpt.source else "Log in by ssh and mend that"
+            reasons.setdefault((excerpt.failure, remedy), []).append(excerpt.node)
+    for (reason, remedy), names in reasons.items():
         yield _build_finding(
             UNREAD,
             names,
@@ -46,7 +47,7 @@ def report_unread(excerpts: Sequence[NodeExcerpt]) -> Iterator[Finding]:
             (
                 f"{fold_hosts(names)}: {reason}",
                 "Nothing was read of these nodes, so what they share with others is not known.",
-                "Look at the hosts, then run this again; the other findings are of the nodes that were read.",
+                f"{remedy}, then run this again; the other findings are of the nodes that were read.",
             ),
         )
 

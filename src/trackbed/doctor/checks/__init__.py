@@ -76,6 +76,9 @@ READS: Wanted = reduce(
 """Everything that the checks read of a host."""
 
 
+FILE_STEPS = ("bios", "cmdline", "firmware", "kubelet", "runtime")
+"""Steps whose checks read nothing but `view.host`; all others need the network."""
+
 FAILED_CHECK = "check-failed"
 """Id of the finding of a check that could not understand what the host shows. It is no fault of the catalogue."""
 _MAX_EVIDENCE_CHARACTERS = 200
