@@ -38,17 +38,25 @@ class Site:
 
     folder: Path
     hosts: int
+    pid: int
+    """The sshd, in the mount namespace that has the hosts' network namespaces."""
 
     def root(self, number: int) -> Path:
         """The tree of a host."""
         return self.folder / "hosts" / address(number) / "root"
 
+    def netns(self, number: int) -> Path:
+        """The network namespace of a host."""
+        return Path(f"/proc/{self.pid}/root{self.folder}/hosts/{address(number)}/net")
+
     def trackbed(self, *words: str, config: str = "ssh_config") -> subprocess.CompletedProcess[str]:
+        """Run a command of Trackbed's on the hosts of the site's Fabric."""
+        return self.run(*words, "--ssh-config", str(self.folder / config))
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command of Trackbed's on the site's Fabric."""
-        command = [sys.executable, "-m", "trackbed", words[0], "-f", "fabric.yaml", *words[1:]]
-        command += ["--ssh-config", str(self.folder / config)]
         return subprocess.run(
-            command,
+            [sys.executable, "-m", "trackbed", words[0], "-f", "fabric.yaml", *words[1:]],
             cwd=self.folder,
             env=os.environ,
             stdin=subprocess.DEVNULL,
@@ -75,7 +83,7 @@ def site(folder: Path, hosts: int, wrong: Mapping[int, str]) -> Iterator[Site]:
     )
     try:
         _wait_until_up(started, port, folder / "sshd.log")
-        yield Site(folder, hosts)
+        yield Site(folder, hosts, started.pid)
     finally:
         os.killpg(started.pid, signal.SIGTERM)
         started.wait(60)

@@ -41,13 +41,6 @@ def test_a_host_that_is_not_reached_is_unknown_and_hides_nothing_of_the_others(e
     assert (done.returncode, document["first"]["id"]) == (1, "kubelet-duplicate-node-name")
 
 
-def test_sound_hosts_with_one_that_is_not_reached_are_unknown(eight: Site) -> None:
-    done = eight.trackbed("doctor", "--nodes", "gpu[001-003,007]")
-    assert done.returncode == 3
-    assert "node-unread  gpu007" in done.stdout
-    assert "checks between nodes: " in done.stderr
-
-
 def test_nodes_and_an_option_of_one_machine_are_refused(eight: Site) -> None:
     done = eight.trackbed("doctor", "--nodes", "all", "--node", "gpu001")
     assert (done.returncode, "--nodes names the machines" in done.stderr) == (2, True)
