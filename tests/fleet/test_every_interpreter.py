@@ -17,8 +17,10 @@ from tests.host.trees import everything_below, grow, nic
 from tests.pythons import find_python, on_every_interpreter
 from trackbed.fleet import archive, boot
 from trackbed.fleet.outcome import Outcome, judge_output
-from trackbed.fleet.task import HostTask, Verb, build_task
+from trackbed.fleet.task import HostTask, Verb, build_inspection, build_task
+from trackbed.host.snapshot.reading import LldpReading, parse_reading
 from trackbed.host.snapshot.snapshot import Wanted
+from trackbed.kernel.netlink.links import build_set_link, list_links
 
 pytestmark = pytest.mark.needs("root", "nsenter")
 
@@ -128,6 +130,21 @@ def test_a_host_is_compared_applied_and_undone_alike_on_every_interpreter(
     run = _change_host(find_python(version), tmp_path)
     assert run.after == run.before
     assert run == own_run
+
+
+@on_every_interpreter
+def test_a_host_is_read_for_doctor_on_every_interpreter(version: str, tmp_path: Path) -> None:
+    node, programs = node_plan(P2P, _PORTS, spec=_SPEC), _link_programs(tmp_path / "bin", find_python(version))
+    with host(tmp_path) as place:
+        grow(place.machine.root, _FILES)
+        with place.machine.open_socket() as sock:
+            sock.send([build_set_link(link.index, up=True) for link in list_links(sock)])
+        outcome = _run_task(build_inspection(node, _WANTED, 0.1, 60), programs, place.machine.root, tmp_path / "near")
+    reading = parse_reading(outcome.answer["reading"])
+    assert reading.network is not None
+    assert {link.name for link in reading.network.links} >= _NICS.keys()
+    assert (reading.failure, reading.lldp) == ("", LldpReading({}))
+    assert reading.snapshot.read_text("/proc/cmdline") == _FILES["/proc/cmdline"].strip()
 
 
 def _change_host(python: Path, folder: Path) -> _Run:
