@@ -44,6 +44,12 @@ def summarize(outcome: NodeComparison) -> str:
     return f"{condition.status} {condition.reason} {condition.message}"
 
 
+def test_a_port_with_carrier_that_heard_no_lldp_makes_the_cabling_unknown() -> None:
+    verdicts = {finding.id: finding.verdict for finding in compare(change_excerpt("gpu002", cables=())).findings}
+    assert verdicts["fabric-port-on-wrong-leaf"] == "unknown"
+    assert {finding.id: finding.verdict for finding in compare().findings}["fabric-port-on-wrong-leaf"] == "pass"
+
+
 @pytest.mark.parametrize(("fault", "change", "ends", "evidence"), FAULTS.values(), ids=FAULTS)
 def test_a_fault_between_nodes_is_told_once_with_all_its_ends(
     fault: str, change: Callable[[dict[str, NodeExcerpt]], None], ends: list[str], evidence: str

@@ -11,6 +11,7 @@ from typing import TypeVar
 from msgspec import UNSET, UnsetType
 
 from trackbed.cluster.resources.node_report import (
+    NodeReport,
     ReportedCable,
     ReportedFirmware,
     ReportedIdentity,
@@ -66,7 +67,15 @@ def build_excerpt(node: NodePlan, report_json: bytes | None, plan_hash: str) -> 
         driver=None if report.driver is UNSET else report.driver,
         rail_order=_convert(report.rail_order, _iter_orders),
         cables=_convert(report.cables, partial(_iter_cables, ports)),
+        gaps=_describe_gaps(report),
     )
+
+
+def _describe_gaps(report: NodeReport) -> dict[str, str]:
+    """Return why the cabling is not known of ports with carrier that heard no LLDP."""
+    lit = {port.rail for port in report.ports or () if port.carrier is True}
+    heard = {cable.rail for cable in report.cables or ()}
+    return {} if lit <= heard else {"cables": "not every port with carrier heard LLDP while the agent listened"}
 
 
 def _convert(
