@@ -33,7 +33,7 @@ def build_reading(name: str, leaves: Mapping[tuple[str, str], str] = LEAVES) -> 
     view = build_sound_view(NODES[name])
     state = view.state
     network = NetworkReading(
-        state.links, state.addresses, state.routes, state.rules, {}, {}, dict(view.sysctls), (), ()
+        state.links, state.addresses, state.routes, state.rules, {}, {}, dict(view.sysctls), (), (), {}
     )
     heard = {
         netdev: Advertisement(leaf, "swp1", system_name=leaf) for (node, netdev), leaf in leaves.items() if node == name

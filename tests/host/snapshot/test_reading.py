@@ -41,6 +41,7 @@ NETWORK = NetworkReading(
     sysctls={"net/ipv4/conf/all/rp_filter": "0"},
     chains=(BaseChain("inet", "filter", "input", "filter", "input", 0, "drop", 3),),
     moved=("rail1",),
+    unread={"vfs rail1": "Operation not permitted"},
 )
 READING = NodeReading(
     Snapshot(files={"/etc/machine-id": b"1\n"}), NETWORK, LldpReading({"rail0": Advertisement("leaf0", "swp1")}), "", ""
