@@ -57,7 +57,7 @@ _NO_ANSWER = {2, 36, 42}
 """FORGET, INTERRUPT, BATCH_FORGET."""
 _DIRECT_IO = 1
 _FOR_EVER = 1 << 30
-_MNT_DETACH = 2
+_MNT_FORCE, _MNT_DETACH = 1, 2
 _GUARD = """trap 'umount -f -l "$1" 2>/dev/null' TERM; read -r _"""
 
 
@@ -78,7 +78,8 @@ def serve(place: Path, folder: Folder) -> Iterator[None]:
     try:
         yield
     finally:
-        _LIBC.umount2(os.fsencode(place), _MNT_DETACH)
+        # By force, since a mount namespace that was made meanwhile has a copy of the mount and keeps it alive.
+        _LIBC.umount2(os.fsencode(place), _MNT_FORCE | _MNT_DETACH)
         thread.join(10)
 
 
