@@ -11,6 +11,7 @@ import pytest
 from tests.doctor.host import cases, test_qos
 from tests.doctor.sound import build_sound_view
 from tests.doctor.test_checks import FAULTS, NODE, add_pod
+from trackbed.doctor.across.excerpt import excerpt_node
 from trackbed.doctor.checks import run_checks
 from trackbed.doctor.diagnosis import diagnose_nodes
 from trackbed.doctor.finding import BROKEN
@@ -130,3 +131,14 @@ def test_a_port_whose_query_failed_does_not_pass(name: str, build: Callable[[], 
     findings = tuple(run_checks(replace(view, **values), {step}))
     assert any(finding.verdict == "unknown" and f"{name} rail1: {LOST}" in finding.evidence for finding in findings)
     assert [finding for finding in findings if finding.verdict in BROKEN] == []
+
+
+@pytest.mark.parametrize("name", ["links", "addresses"])
+def test_what_two_nodes_share_is_not_known_where_a_dump_was_lost(name: str) -> None:
+    excerpt = excerpt_node(lose_dump(build_sound_view(NODE), name))
+    assert (excerpt.ports, excerpt.macs, excerpt.addresses) == (None, None, None)
+
+
+def test_macs_of_vfs_are_not_known_where_the_query_of_a_port_failed() -> None:
+    view = replace(build_sound_view(NODE), unread={f"vfs {NODE.ports[1].netdev}": LOST})
+    assert excerpt_node(view).gaps["macs"] == f"VFs cannot be listed: {LOST}"

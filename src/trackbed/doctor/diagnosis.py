@@ -5,7 +5,6 @@ failure of the whole host is the cause of later findings in the same step.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 import msgspec
 
@@ -48,19 +47,12 @@ def diagnose_nodes(views: Iterable[NodeView]) -> Diagnosis:
     """Run all checks on the view of each node, and the checks between the nodes; the findings of these come first."""
     views = tuple(views)
     nodes = {view.node.name: view.node for view in views}
-    between = judge_nodes([excerpt_node(_drop_partial_network(view)) for view in views], nodes)
+    between = judge_nodes([excerpt_node(view) for view in views], nodes)
     findings = [
         *between,
         *(finding for view in views for finding in merge_findings(view.node.name, run_checks(view), between)),
     ]
     return Diagnosis(tuple(findings), select_finding_to_fix(findings), _list_left_out(findings, views))
-
-
-def _drop_partial_network(view: NodeView) -> NodeView:
-    """Return a view without links if links or addresses were not read: an excerpt takes both as not read."""
-    if view.unread.keys().isdisjoint({"links", "addresses"}):
-        return view
-    return replace(view, state=replace(view.state, links=()))
 
 
 def merge_findings(name: str, findings: Iterable[Finding], between: Iterable[Finding]) -> Iterator[Finding]:

@@ -87,3 +87,9 @@ def test_a_node_of_two_rails_has_a_report_of_a_kilobyte() -> None:
     report = msgspec.json.encode(build_report(SITE[NAME], "0123456789abcdef"))
     assert len(report) < 1200
     assert msgspec.json.decode(report, type=NodeReport).reached_hash == "0123456789abcdef"
+
+
+def test_a_part_that_was_read_in_part_is_unknown_but_for_cables_which_show_themselves_what_lacks() -> None:
+    excerpt = msgspec.structs.replace(SITE["gpu001"], gaps={"macs": "VFs cannot be listed", "cables": "too short"})
+    report = build_report(excerpt, "")
+    assert (report.macs, report.cables is UNSET) == (UNSET, False)

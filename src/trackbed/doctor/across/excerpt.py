@@ -117,8 +117,8 @@ class NodeExcerpt(msgspec.Struct, frozen=True, gc=False):
 
 
 def excerpt_node(view: NodeView, source: str = "") -> NodeExcerpt:
-    """Return the excerpt of a node's view; a view without links is one whose network was not read."""
-    is_network_read = bool(view.state.links)
+    """Return the excerpt of a node's view; without links or with a listing that failed, its network was not read."""
+    is_network_read = bool(view.state.links) and view.unread.keys().isdisjoint({"links", "addresses"})
     excerpt = NodeExcerpt(
         view.node.name,
         source=source,
@@ -126,7 +126,7 @@ def excerpt_node(view: NodeView, source: str = "") -> NodeExcerpt:
         macs=tuple(_iter_macs(view)) if is_network_read else None,
         addresses=tuple(_iter_addresses(view)) if is_network_read else None,
         cables=tuple(_iter_cables(view)) if view.probes or not view.state.machine.unseen_reason else None,
-        gaps=_describe_gaps(view),
+        gaps=_describe_cable_gap(view) | _describe_mac_gap(view),
     )
     if view.host is None:
         return msgspec.structs.replace(excerpt, identity=(), guids=(), firmware=(), driver="", rail_order=())
@@ -181,7 +181,14 @@ def _iter_cables(view: NodeView) -> Iterator[PluggedCable]:
             yield PluggedCable(port.rail, port.leaf, leaf, results.lldp.port_id)
 
 
-def _describe_gaps(view: NodeView) -> dict[str, str]:
+def _describe_mac_gap(view: NodeView) -> dict[str, str]:
+    """Return why the MAC addresses of VFs are missing on a port."""
+    reasons = (view.unread.get(f"vfs {port.netdev}") for port in view.node.ports)
+    reason = next(filter(None, reasons), None)
+    return {"macs": f"VFs cannot be listed: {reason}"} if reason else {}
+
+
+def _describe_cable_gap(view: NodeView) -> dict[str, str]:
     """Return why LLDP is missing on ports with carrier: without carrier nothing is at the other end."""
     if view.lldp_failure:
         return {"cables": view.lldp_failure}

@@ -46,7 +46,12 @@ _UNREPORTABLE = re.compile(r"[^ !#-\[\]-~]")
 
 def build_report(excerpt: NodeExcerpt, reached_hash: str) -> NodeReport:
     """Return the report of a host; `reached_hash` is the digest of the plan that the host has reached."""
-    parts = {name: part for name, part in _iter_parts(excerpt) if part is not None and _is_admitted(name, part)}
+    incomplete = excerpt.gaps.keys() - {"cables"}  # ports without a cable show where LLDP was not heard
+    parts = {
+        name: part
+        for name, part in _iter_parts(excerpt)
+        if part is not None and name not in incomplete and _is_admitted(name, part)
+    }
     while len(msgspec.json.encode(NodeReport(reached_hash, **parts))) > MAX_REPORT_BYTES:
         del parts[max(parts, key=lambda name: len(msgspec.json.encode(parts[name])))]
     return NodeReport(reached_hash, **parts)
