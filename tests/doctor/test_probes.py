@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.doctor.test_checks import NODE, PLAN
 from trackbed.doctor import probes
-from trackbed.kernel.wire import icmp
+from trackbed.kernel.wire import arp, icmp, lldp
+from trackbed.kernel.wire.errors import NotPermitted
 
 NETNS = Path("/proc/self/ns/net")
 PINGS = [icmp.Ping(1, 2), icmp.Ping(1, 3)]
@@ -46,3 +48,21 @@ def test_a_target_that_never_answers_ends_as_silent(monkeypatch: pytest.MonkeyPa
     network = Network({2: 1})
     assert ping(monkeypatch, network) == ["answered", "silent"]
     assert network.rounds == [[2, 3], [3], [3]]
+
+
+@pytest.mark.parametrize(("error", "heard"), [(None, False), (NotPermitted("no CAP_NET_RAW"), None)])
+def test_a_rail_that_could_not_listen_is_not_called_silent(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None, heard: bool | None
+) -> None:
+    def listen(*_: object) -> lldp.Discovery:
+        if error:
+            raise error
+        return lldp.Discovery({}, {})
+
+    monkeypatch.setattr(lldp, "listen", listen)
+    monkeypatch.setattr(icmp, "ping", Network({}).ping)
+    monkeypatch.setattr(arp, "resolve", lambda *arguments: dict.fromkeys(arguments[3]))
+    port = NODE.ports[0]
+    sources = [probes.ProbeSource(port, NETNS, 1, port.addresses[0])]
+    results = probes.probe_rails(PLAN, NODE, sources, probes.ProbeTimeouts(0.01, 31.0))
+    assert results[port.rail].lldp_heard is heard

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from trackbed.doctor.view import EchoResult, ProbeResults
 from trackbed.fabric.model.ranges import V4, format_address
@@ -69,33 +70,48 @@ def probe_rails(
         listening = pool.submit(_receive_lldp, sources, timeouts)
         gateways = pool.map(lambda source: _probe_gateway(source, timeouts), sources)
         echoes = pool.map(lambda source: _ping_peers(plan, node, source, timeouts), sources)
-        leaves = listening.result()
+        leaves, deaf = listening.result()
         missed = False if timeouts.lldp > timeouts.lldp_interval else None  # None: the wait was too short to tell
         return {
-            rail: replace(results, gateway=gateway, lldp=leaves.get(rail), lldp_heard=rail in leaves or missed)
+            rail: replace(
+                results,
+                gateway=gateway,
+                lldp=leaves.get(rail),
+                lldp_heard=rail in leaves or (None if rail in deaf else missed),
+            )
             for rail, gateway, results in zip((source.port.rail for source in sources), gateways, echoes, strict=True)
         }
 
 
-def _receive_lldp(sources: Sequence[ProbeSource], timeouts: ProbeTimeouts) -> dict[int, lldp.Advertisement]:
-    """Return the LLDP advertisement received on each rail; one listener per namespace serves all of its sources."""
+class _HeardLeaves(NamedTuple):
+    """The advertisement received on each rail, and the rails on which nothing could be received."""
+
+    advertisements: dict[int, lldp.Advertisement]
+    deaf: frozenset[int] = frozenset()
+
+
+def _receive_lldp(sources: Sequence[ProbeSource], timeouts: ProbeTimeouts) -> _HeardLeaves:
+    """Listen on each rail; one listener per namespace serves all of its sources."""
     groups: dict[Path | int, list[ProbeSource]] = {}
     for source in sources:
         groups.setdefault(source.netns, []).append(source)
     with ThreadPoolExecutor(max_workers=len(groups)) as pool:
-        results = pool.map(lambda group: _listen_for_lldp(group[0], group[1], timeouts), groups.items())
-        return {rail: advertisement for result in results for rail, advertisement in result.items()}
+        results = list(pool.map(lambda group: _listen_for_lldp(group[0], group[1], timeouts), groups.items()))
+    return _HeardLeaves(
+        {rail: advertisement for result in results for rail, advertisement in result.advertisements.items()},
+        frozenset(rail for result in results for rail in result.deaf),
+    )
 
 
-def _listen_for_lldp(
-    netns: Path | int, sources: list[ProbeSource], timeouts: ProbeTimeouts
-) -> dict[int, lldp.Advertisement]:
-    """Return the LLDP advertisement received on each rail of one namespace; empty without permission."""
+def _listen_for_lldp(netns: Path | int, sources: list[ProbeSource], timeouts: ProbeTimeouts) -> _HeardLeaves:
+    """Listen on the rails of one namespace; without permission all of them are deaf."""
     try:
         neighbours = lldp.listen(netns, [source.ifindex for source in sources], timeouts.lldp).neighbours
     except (ProbeError, OSError):
-        return {}
-    return {source.port.rail: neighbours[source.ifindex] for source in sources if source.ifindex in neighbours}
+        return _HeardLeaves({}, frozenset(source.port.rail for source in sources))
+    return _HeardLeaves(
+        {source.port.rail: neighbours[source.ifindex] for source in sources if source.ifindex in neighbours}
+    )
 
 
 def _probe_gateway(source: ProbeSource, timeouts: ProbeTimeouts) -> bool | None:
