@@ -36,7 +36,9 @@ from trackbed.prove.rounds import plan_screen
 def test_a_value_is_judged_by_rate_slot_and_class(
     measurement: Measurement | None, class_median: float | None, verdict: ProofVerdict
 ) -> None:
-    assert judge(measurement, class_median).verdict == verdict
+    finding = judge(measurement, class_median)
+    assert finding.verdict == verdict
+    assert "None" not in finding.reason
 
 
 def test_a_narrow_slot_is_named() -> None:

@@ -48,8 +48,10 @@ def judge(measurement: Measurement | None, class_median: float | None = None) ->
     if measurement is None:
         return PathFinding("not-tested", "rdma", None, "no value came back; repeat the round for these nodes")
     gbps, rate, transport = measurement.gbps, measurement.rate_gbps, measurement.transport
-    if gbps is None or not rate or rate < 0 or not 0 <= gbps < float("inf"):
-        return PathFinding("unknown", transport, None, f"measured {gbps} Gb/s of a negotiated {rate} Gb/s")
+    if not rate or not 0 < rate < float("inf"):
+        return PathFinding("unknown", transport, None, "no negotiated rate was read; compare `ethtool` of both ports")
+    if gbps is None or not 0 <= gbps < float("inf"):
+        return PathFinding("unknown", transport, None, "the rate that was measured cannot be read; repeat the round")
     fraction = gbps / rate
     verdict, reason = _compare(fraction, measurement, class_median)
     if verdict == "pass" and transport == "ip":
