@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from trackbed.cluster.api.errors import ApiRefusedError, KubeError
+from trackbed.cluster.api.errors import ApiRefusedError, KubeError, UnknownKindError
 from trackbed.cluster.api.response import Object
 from trackbed_lab.kubernetes.blocking import BlockingClient
 
@@ -36,7 +36,7 @@ def install_crds(client: BlockingClient, definitions: Sequence[Object]) -> int:
         list(pool.map(lambda definition: _create_crd(client, definition), definitions))
     deadline = time.monotonic() + ESTABLISHED_SECONDS
     for definition in definitions:
-        _wait_until_established(client, definition["metadata"]["name"], deadline)
+        _wait_until_served(client, definition, deadline)
     return len(definitions)
 
 
@@ -83,11 +83,24 @@ def _create_crd(client: BlockingClient, definition: Object) -> None:
             raise
 
 
-def _wait_until_established(client: BlockingClient, name: str, deadline: float) -> None:
-    while not _is_established(client.get(API, "CustomResourceDefinition", name)):
+def _wait_until_served(client: BlockingClient, definition: Object, deadline: float) -> None:
+    """Wait for condition Established, and for the kind in the server's discovery, which follows later."""
+    name = definition["metadata"]["name"]
+    while not (_is_established(client.get(API, "CustomResourceDefinition", name)) and _is_served(client, definition)):
         if time.monotonic() > deadline:
-            raise KubeError(f"CustomResourceDefinition {name} is not Established after {ESTABLISHED_SECONDS:.0f} s")
+            raise KubeError(f"CustomResourceDefinition {name} is not served after {ESTABLISHED_SECONDS:.0f} s")
         time.sleep(0.05)
+
+
+def _is_served(client: BlockingClient, definition: Object) -> bool:
+    spec = definition["spec"]
+    try:
+        for version in spec["versions"]:
+            if version.get("served"):
+                client.run(client.dynamic.get_resource(f"{spec['group']}/{version['name']}", spec["names"]["kind"]))
+    except UnknownKindError:
+        return False
+    return True
 
 
 def _is_established(body: Object) -> bool:
