@@ -35,6 +35,8 @@ _VALUE = re.compile(
     rb"\"{3}.*?(?:\"{3}|$)|'{3}.*?(?:'{3}|$)"
     rb"|\"(?:\\.|[^\"\\\n])*+(?:\"|$)|'[^'\n]*+(?:'|$)|[^\s,;&\"'\[{}]++"
 )
+_ENVIRONMENT = re.compile(rb"\s*Environment=")
+"""The beginning of a line of a unit; systemd.exec(5)."""
 _VALUE_TO_LINE_END = re.compile(rb"[^\s\"'\[{].*?(?=,?[ \t\r]*$)")
 _VALUE_TO_QUOTE = re.compile(rb"[^\"'\n]+")
 _TO_LINE_END = re.compile(rb".+")
@@ -245,14 +247,12 @@ def _iter_secrets(line: bytes, *, mask_to_line_end: bool) -> Iterator[tuple[re.M
 
 def _match_value(line: bytes, assignment: re.Match[bytes], *, mask_to_line_end: bool) -> re.Match[bytes] | None:
     """Match a value up to the end of the line, the quote that closes the assignment, or the end of the word."""
-    before, start = line[: assignment.start()], assignment.end()
+    before, start = assignment.start(), assignment.end()
     if line[start : start + 1] in {b"[", b"{"}:
         return _match_brackets(line, start)
-    if (
-        mask_to_line_end and before.endswith((b'"', b"'")) and before.lstrip().startswith(b"Environment=")
-    ):  # systemd.exec(5)
+    if mask_to_line_end and line[:before][-1:] in {b'"', b"'"} and _ENVIRONMENT.match(line, 0, before):
         return _VALUE_TO_QUOTE.match(line, start)
-    if mask_to_line_end and _LINE_PREFIX.fullmatch(before):
+    if mask_to_line_end and _LINE_PREFIX.fullmatch(line, 0, before):
         return _VALUE_TO_LINE_END.match(line, start) or _VALUE.match(line, start)
     return _VALUE.match(line, start)
 

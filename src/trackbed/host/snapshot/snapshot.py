@@ -6,6 +6,7 @@ target of a link of sysfs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -15,6 +16,8 @@ from trackbed.host.machine import Absent, Unreadable
 from trackbed.host.runner import ProgramResult
 
 _T = TypeVar("_T")
+
+_WILDCARD = re.compile(r"[*?[]")
 
 
 @dataclass(frozen=True)
@@ -84,9 +87,14 @@ class Snapshot:
 
     def glob(self, *patterns: str) -> list[str]:
         """Return the known paths that match, sorted for each pattern; `*` does not match a slash."""
-        known = {*self.files, *self.links, *self.folders, *self.unreadable}
-        groups = ([path for path in known if _is_match(path.split("/"), pattern.split("/"))] for pattern in patterns)
-        return [path for group in groups for path in sorted(group)]
+        return [path for pattern in patterns for path in sorted(self._find_matches(pattern))]
+
+    def _find_matches(self, pattern: str) -> set[str]:
+        """Return the known paths that match; most of them differ in their beginning."""
+        beginning, parts = _WILDCARD.split(pattern, maxsplit=1)[0], pattern.split("/")
+        places: Iterable[Iterable[str]] = (self.files, self.links, self.folders, self.unreadable)
+        similar = (path for place in places for path in place if path.startswith(beginning))
+        return {path for path in similar if _is_match(path.split("/"), parts)}
 
     def exists(self, path: str) -> bool:
         """Return whether the path, or a path below it, was read."""
