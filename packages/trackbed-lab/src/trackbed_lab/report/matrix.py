@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from trackbed_lab.report.grouping import Grouping, group_ports
-from trackbed_lab.run_result import RailPair, RunResult
+from trackbed_lab.run_result import RailPair, RunPort, RunResult
 
 CELL = 15
 LABEL = 112
@@ -82,28 +82,32 @@ _CAPTIONS = {
     "isolated": "isolated, as planned",
 }
 """Captions by tone; a cell of several pairs has the first tone that one of them has."""
+_NOT_AS_PLANNED = ("wrong", "silent")
+"""Tones of pairs that were tested."""
 
 
 def build_matrix(result: RunResult) -> Matrix:
     """Compute the matrix of a run, sorted by node and then by rail, or by unit and rail where ports are grouped."""
     grouping = group_ports(result)
-    tones = Counter(map(choose_tone, result.pairs))
+    tones = list(map(choose_tone, result.pairs))
+    counts = Counter(tones)
     starts = [number for number, group in enumerate(grouping.groups) if _is_start(grouping, number, group.band)]
-    failures = [_describe_pair(pair) for pair in result.pairs if pair.tested and not pair.as_planned]
+    wrong = (pair for pair, tone in zip(result.pairs, tones, strict=True) if tone in _NOT_AS_PLANNED)
+    failures = list(map(_describe_pair, wrong))
     return Matrix(
         noun=grouping.noun,
         size=LABEL + len(grouping.groups) * CELL + 1,
         cell=CELL,
         label=LABEL,
-        cells=tuple(_iter_cells(result, grouping)),
+        cells=tuple(_iter_cells(result, tones, grouping)),
         rows=tuple(
             Label(LABEL - 6, LABEL + number * CELL + CELL - 4, group.label, group.rail)
             for number, group in enumerate(grouping.groups)
         ),
         bands=tuple(_iter_band_labels(grouping, starts)),
         lines=tuple(LABEL + number * CELL for number in starts),
-        counts=tuple((tone, caption, tones[tone]) for tone, caption in _CAPTIONS.items() if tones[tone]),
-        groups=() if grouping.noun == "port" else tuple(_iter_groups(result, grouping)),
+        counts=tuple((tone, caption, counts[tone]) for tone, caption in _CAPTIONS.items() if counts[tone]),
+        groups=() if grouping.noun == "port" else tuple(_iter_groups(result, tones, grouping)),
         failures=tuple(failures[:FAILURES_MAX]),
         more_failures=max(0, len(failures) - FAILURES_MAX),
     )
@@ -119,46 +123,60 @@ def _iter_band_labels(grouping: Grouping, starts: Sequence[int]) -> Iterable[Lab
         yield Label(middle, middle, grouping.groups[start].band, -1)
 
 
-def _iter_cells(result: RunResult, grouping: Grouping) -> Iterable[Cell]:
-    pairs_by_place: dict[tuple[int, int], list[RailPair]] = {}
-    for pair in result.pairs:
-        source = grouping.number_by_port[pair.from_node, pair.from_rail]
-        target = grouping.number_by_port[pair.to_node, pair.to_rail]
-        pairs_by_place.setdefault((source, target), []).append(pair)
-    for (source, target), pairs in pairs_by_place.items():
-        tones = {choose_tone(pair) for pair in pairs}
-        tone = next(tone for tone in _CAPTIONS if tone in tones)
-        if grouping.noun == "port":
-            text = _describe_pair(pairs[0])
-        else:
-            names = f"{grouping.groups[source].name} to {grouping.groups[target].name}"
-            text = f"{names}: {_summarize(pairs)}"
-        yield Cell(LABEL + target * CELL, LABEL + source * CELL, tone, text)
+def _iter_cells(result: RunResult, tones: Sequence[str], grouping: Grouping) -> Iterable[Cell]:
+    if grouping.noun == "port":
+        for pair, tone in zip(result.pairs, tones, strict=True):
+            yield _build_cell(*_locate_pair(pair, grouping), tone, _describe_pair(pair))
+        return
+    tones_by_place: dict[tuple[int, int], list[str]] = {}
+    for pair, tone in zip(result.pairs, tones, strict=True):
+        tones_by_place.setdefault(_locate_pair(pair, grouping), []).append(tone)
+    for (source, target), inside in tones_by_place.items():
+        names = f"{grouping.groups[source].name} to {grouping.groups[target].name}"
+        worst = next(tone for tone in _CAPTIONS if tone in inside)
+        yield _build_cell(source, target, worst, f"{names}: {_summarize(inside)}")
 
 
-def _summarize(pairs: Sequence[RailPair]) -> str:
-    planned, untested = sum(pair.as_planned for pair in pairs), sum(not pair.tested for pair in pairs)
-    return f"{planned} of {len(pairs)} pairs as planned" + (f", {untested} not tested" if untested else "")
+def _locate_pair(pair: RailPair, grouping: Grouping) -> tuple[int, int]:
+    """Return row and column of a pair."""
+    ports = grouping.number_by_port
+    return ports[pair.from_node, pair.from_rail], ports[pair.to_node, pair.to_rail]
 
 
-def _iter_groups(result: RunResult, grouping: Grouping) -> Iterable[GroupRow]:
-    pairs_by_port: dict[tuple[str, int], list[RailPair]] = {}
-    for pair in result.pairs:
-        pairs_by_port.setdefault((pair.from_node, pair.from_rail), []).append(pair)
+def _build_cell(source: int, target: int, tone: str, text: str) -> Cell:
+    return Cell(LABEL + target * CELL, LABEL + source * CELL, tone, text)
+
+
+def _summarize(tones: Sequence[str]) -> str:
+    planned, untested = _count_planned(tones), tones.count("untested")
+    return f"{planned} of {len(tones)} pairs as planned" + (f", {untested} not tested" if untested else "")
+
+
+def _count_planned(tones: Sequence[str]) -> int:
+    return len(tones) - tones.count("untested") - sum(map(tones.count, _NOT_AS_PLANNED))
+
+
+def _iter_groups(result: RunResult, tones: Sequence[str], grouping: Grouping) -> Iterable[GroupRow]:
+    tones_by_port: dict[tuple[str, int], list[str]] = {}
+    for pair, tone in zip(result.pairs, tones, strict=True):
+        tones_by_port.setdefault((pair.from_node, pair.from_rail), []).append(tone)
+    ports_by_group: dict[int, list[RunPort]] = {}
+    for port in result.ports:
+        ports_by_group.setdefault(grouping.number_by_port[port.node, port.rail], []).append(port)
     for number, group in enumerate(grouping.groups):
-        ports = [port for port in result.ports if grouping.number_by_port[port.node, port.rail] == number]
         rows = tuple(
-            _build_port_row(port.node, port.rail, port.address, pairs_by_port.get((port.node, port.rail), ()))
-            for port in ports
+            _build_port_row(port, tones_by_port.get((port.node, port.rail), ()))
+            for port in ports_by_group.get(number, ())
         )
-        pairs = [pair for port in ports for pair in pairs_by_port.get((port.node, port.rail), ())]
-        ok = all(pair.as_planned for pair in pairs)
-        yield GroupRow(group.name, f"{len(ports)} ports, {_summarize(pairs)}", ok, rows)
+        ok = all(row.planned == row.pairs for row in rows)
+        inside = [tone for row in rows for tone in tones_by_port.get((row.node, row.rail), ())]
+        yield GroupRow(group.name, f"{len(rows)} ports, {_summarize(inside)}", ok, rows)
 
 
-def _build_port_row(node: str, rail: int, address: str, pairs: Sequence[RailPair]) -> PortRow:
-    planned, untested = sum(pair.as_planned for pair in pairs), sum(not pair.tested for pair in pairs)
-    return PortRow(node, rail, address, len(pairs), planned, len(pairs) - planned - untested, untested)
+def _build_port_row(port: RunPort, tones: Sequence[str]) -> PortRow:
+    planned, untested = _count_planned(tones), tones.count("untested")
+    wrong = len(tones) - planned - untested
+    return PortRow(port.node, port.rail, port.address, len(tones), planned, wrong, untested)
 
 
 def choose_tone(pair: RailPair) -> str:
