@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -118,14 +119,25 @@ def build_site(fabric: Path) -> dict[str, Server]:
 def write_captures(folder: Path, site: dict[str, Server], key: bytes | None = None) -> list[Path]:
     archives = []
     for name, server in site.items():
-        root = folder / "hosts" / name
+        content = capture_server(folder / "hosts" / name, server, key)
+        archives.append(folder / f"{name}.tar.gz")
+        archives[-1].write_bytes(content)
+    return archives
+
+
+def capture_server(root: Path, server: Server, key: bytes | None) -> bytes:
+    """The archive of a server; one that has been captured before is not captured again."""
+    told = repr((server, key))
+    if told not in _captured:
         root.mkdir(parents=True)
         server.write_files(root)
-        machine = Machine(root, runner=server)
-        archives.append(folder / f"{name}.tar.gz")
-        with archives[-1].open("xb") as stream:
-            capture(machine, build_wanted(machine), stream, key)
-    return archives
+        machine, stream = Machine(root, runner=server), io.BytesIO()
+        capture(machine, build_wanted(machine), stream, key)
+        _captured[told] = stream.getvalue()
+    return _captured[told]
+
+
+_captured: dict[str, bytes] = {}
 
 
 def run_doctor(fabric: Path, archives: Sequence[Path], *options: str) -> Result:

@@ -73,6 +73,11 @@ def _put(value: Any, path: tuple[Any, ...], junk: object) -> None:
     value[path[-1]] = junk
 
 
+def _format_documents(documents: list[Any]) -> str:
+    """JSON is YAML, and is written in a tenth of the time."""
+    return "\n---\n".join(map(json.dumps, documents))
+
+
 @pytest.mark.parametrize("rule", _RULES, ids=lambda rule: rule.id)
 def test_each_part_of_a_bad_example_may_be_anything(rule: Rule) -> None:
     documents = _load_documents(rule)
@@ -81,7 +86,7 @@ def test_each_part_of_a_bad_example_may_be_anything(rule: Rule) -> None:
             for path in _paths(doc)[1:]:
                 changed = deepcopy(documents)
                 _put(changed[number], path, deepcopy(junk))
-                assert isinstance(_lint(yaml.dump_all(changed, Dumper=yaml.CSafeDumper), rule), tuple)
+                assert isinstance(_lint(_format_documents(changed), rule), tuple)
 
 
 _WITH_JSON = tuple(rule for rule in _RULES if '{"' in rule.bad)
@@ -104,7 +109,7 @@ def test_each_part_of_the_json_inside_may_be_anything(rule: Rule) -> None:
                     parsed = _parse_json(_at(changed[number], place))
                     _put(parsed, inner, deepcopy(junk))
                     _put(changed[number], place, json.dumps(parsed))
-                    assert isinstance(_lint(yaml.dump_all(changed, Dumper=yaml.CSafeDumper), rule), tuple)
+                    assert isinstance(_lint(_format_documents(changed), rule), tuple)
 
 
 MULTUS_CONFIG = """apiVersion: spiderpool.spidernet.io/v2beta1
