@@ -11,6 +11,7 @@ has to declare what it needs, `@pytest.mark.needs("processes")`.
 """
 
 import json
+import multiprocessing.util
 import os
 import random
 import socket
@@ -18,7 +19,7 @@ import sys
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import hypothesis
 import pytest
@@ -100,6 +101,7 @@ class _PureLane:
         """Watch from here on: pytest-xdist starts workers before, and these start a program."""
         if not session.config.getoption("numprocesses", None):  # the process that starts workers runs no test
             sys.addaudithook(_refuse)
+            multiprocessing.util.spawnv_passfds = _refuse_spawn  # type: ignore[attr-defined]  # it raises no audit event
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
@@ -198,6 +200,10 @@ def _refuse(event: str, args: tuple[Any, ...]) -> None:
         _fail(f"changes a namespace ({args[1]})")
 
 
-def _fail(reason: str) -> None:
+def _refuse_spawn(*_: object) -> NoReturn:
+    _fail("starts a process (multiprocessing)")
+
+
+def _fail(reason: str) -> NoReturn:
     _refusals.append(reason)
     pytest.fail(f"not pure: {reason}", pytrace=False)

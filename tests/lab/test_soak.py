@@ -93,7 +93,7 @@ def test_the_clock_of_a_program_jumps_and_no_other_clock_does(tmp_path: Path) ->
     assert days == [0, 24, 0, -2]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("a soak")
 @pytest.mark.needs("root")
 def test_a_runtime_that_loses_pods_does_not_pass(tmp_path: Path, control_plane_programs: Path) -> None:
     """The executable answers every fourth DEL itself, so the agent never learns that those pods have ended."""

@@ -37,20 +37,29 @@ def site(bare_site: Site) -> Iterator[Site]:
     bare_site.clean()
 
 
-@pytest.mark.parametrize(
-    ("stack", "version"),
-    [
-        (stack, version)
-        for stack, features in FABRICS.items()
-        for version in VERSIONS
-        if not version
-        or NETWORK_OPERATOR + version
-        in {each.component for each in list_releases(stack, next(iter(features)), version)}
-    ],
-)
+CASES = [
+    (stack, version)
+    for stack, features in FABRICS.items()
+    for version in VERSIONS
+    if not version
+    or NETWORK_OPERATOR + version in {each.component for each in list_releases(stack, next(iter(features)), version)}
+]
+
+
+@pytest.mark.parametrize(("stack", "version"), CASES)
 def test_the_charts_install_and_their_kinds_take_the_objects(site: Site, stack: str, version: str) -> None:
-    """From Fabric to Fabric the charts are upgraded."""
-    for number, feature in enumerate(FABRICS[stack]):
+    check_features(site, stack, version, list(FABRICS[stack])[:1])
+
+
+@pytest.mark.nightly("helm upgrades charts some seventy times")
+@pytest.mark.parametrize(("stack", "version"), CASES)
+def test_the_charts_are_upgraded_from_fabric_to_fabric(site: Site, stack: str, version: str) -> None:
+    check_features(site, stack, version, list(FABRICS[stack]))
+
+
+def check_features(site: Site, stack: str, version: str, features: list[str]) -> None:
+    """Install the charts for the first Fabric, upgrade them for the others, and create the objects of each."""
+    for number, feature in enumerate(features):
         releases = list_releases(stack, feature, version)
         assert [problem for release in releases for problem in site.install(release)] == [], feature
         site.drop_webhooks()

@@ -77,7 +77,7 @@ def test_an_api_server_admits_what_schema_and_webhook_admit(server: BlockingClie
     assert (not reason) == (verdict.refusal is None), (reason, verdict.refusal)
 
 
-@settings(max_examples=count_examples(200), suppress_health_check=list(HealthCheck))
+@settings(max_examples=count_examples(60), suppress_health_check=list(HealthCheck))
 @given(body=edge_fabrics())
 def test_what_is_admitted_plans_renders_and_applies(worker: Worker, body: dict[str, Any]) -> None:
     answer = worker.review(body)

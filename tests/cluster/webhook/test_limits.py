@@ -16,6 +16,8 @@ from tests.cluster.webhook.process import HEAD, STOPS, WebhookProcess, serve_in_
 from tests.cluster.webhook.values import pod
 from trackbed.cluster.daemon.connections import MAX_CONNECTIONS, REQUEST_SECONDS
 
+pytestmark = pytest.mark.needs("processes")
+
 COUNT, MEMORY_BYTES = 200, 256 << 20
 SECONDS = 60.0
 
