@@ -23,6 +23,10 @@ EXAMPLES = {
     "pure": "def test(): assert 1 + 1 == 2",
     "process": "import subprocess\ndef test(): subprocess.run(['true'], check=True)",
     "hidden": "import subprocess\ndef test():\n    try: subprocess.run(['true'])\n    finally: raise ValueError",
+    "spawned": (
+        "import multiprocessing\ndef test():\n"
+        "    multiprocessing.get_context('spawn').Process(target=print).start()"
+    ),
     "thread": "import os, threading\ndef test():\n    threading.Thread(target=os.fork).start()",
     "netlink": "import socket\ndef test(): socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()",
     "loopback": "import socket\ndef test(): socket.create_server(('127.0.0.1', 0)).close()",
@@ -76,7 +80,11 @@ def test_what_needs_no_other_process_is_pure(pure_run: str, name: str) -> None:
 
 @pytest.mark.needs("processes")
 @pytest.mark.parametrize(
-    "name", ["process::test", "hidden::test", "thread::test", "netlink::test", "fork::test_first", "fork::test_second"]
+    "name",
+    [
+        *("process::test", "spawned::test", "hidden::test", "thread::test", "netlink::test"),
+        *("fork::test_first", "fork::test_second"),
+    ],
 )
 def test_what_starts_a_process_or_opens_netlink_fails_in_the_pure_lane(pure_run: str, name: str) -> None:
     file = f"test_{name.replace('::', '.py::')}"
@@ -89,10 +97,10 @@ def test_the_lanes_and_what_is_nightly_add_up_to_all(examples: Path, pure_run: s
     for lane in LANES[1:]:
         run_pytest(examples, "--lane", lane, "--result", str(examples / f"{lane}.json"))
         results.append(json.loads((examples / f"{lane}.json").read_text()))
-    assert [len(result["collected"]) for result in results] == [8, 1, 1, 1]
-    assert {len(result["collected"] + result["deselected"]) for result in results} == {12}
+    assert [len(result["collected"]) for result in results] == [9, 1, 1, 1]
+    assert {len(result["collected"] + result["deselected"]) for result in results} == {13}
     assert [len(result["nightly"]) for result in results] == [1] * 4
-    assert "8 selected" in pure_run or "4 deselected" in pure_run
+    assert "9 selected" in pure_run or "4 deselected" in pure_run
     run_pytest(examples, "--all", "--lane", "kernel", "--result", str(examples / "all.json"))
     assert json.loads((examples / "all.json").read_text())["passed"] == 2
 
