@@ -101,7 +101,7 @@ class _PureLane:
         """Watch from here on: pytest-xdist starts workers before, and these start a program."""
         if not session.config.getoption("numprocesses", None):  # the process that starts workers runs no test
             sys.addaudithook(_refuse)
-            multiprocessing.util.spawnv_passfds = _refuse_spawn  # type: ignore[attr-defined]  # it raises no audit event
+            multiprocessing.util.spawnv_passfds = _refuse_spawn  # type: ignore[assignment]  # raises no audit event
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:

@@ -24,8 +24,7 @@ EXAMPLES = {
     "process": "import subprocess\ndef test(): subprocess.run(['true'], check=True)",
     "hidden": "import subprocess\ndef test():\n    try: subprocess.run(['true'])\n    finally: raise ValueError",
     "spawned": (
-        "import multiprocessing\ndef test():\n"
-        "    multiprocessing.get_context('spawn').Process(target=print).start()"
+        "import multiprocessing\ndef test():\n    multiprocessing.get_context('spawn').Process(target=print).start()"
     ),
     "thread": "import os, threading\ndef test():\n    threading.Thread(target=os.fork).start()",
     "netlink": "import socket\ndef test(): socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()",

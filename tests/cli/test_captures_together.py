@@ -127,14 +127,14 @@ def write_captures(folder: Path, site: dict[str, Server], key: bytes | None = No
 
 def capture_server(root: Path, server: Server, key: bytes | None) -> bytes:
     """The archive of a server; one that has been captured before is not captured again."""
-    told = repr((server, key))
-    if told not in _captured:
+    identity = repr((server, key))
+    if identity not in _captured:
         root.mkdir(parents=True)
         server.write_files(root)
         machine, stream = Machine(root, runner=server), io.BytesIO()
         capture(machine, build_wanted(machine), stream, key)
-        _captured[told] = stream.getvalue()
-    return _captured[told]
+        _captured[identity] = stream.getvalue()
+    return _captured[identity]
 
 
 _captured: dict[str, bytes] = {}

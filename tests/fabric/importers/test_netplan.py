@@ -164,7 +164,7 @@ def test_other_yaml_readers_see_no_numbers_in_addresses() -> None:
     site = changed(
         example(0), "worker-gpu-0", lambda e: e["enp27s0np0"]["match"].update(macaddress="10:20:30:40:50:59")
     )
-    ports = yaml.load(import_netplan(site).render_fabric(), yaml.CSafeLoader)["spec"]["nodes"][0]["hostPorts"]["worker-gpu-0"]
+    ports = yaml.safe_load(import_netplan(site).render_fabric())["spec"]["nodes"][0]["hostPorts"]["worker-gpu-0"]
     assert ports[4] == "10:20:30:40:50:59"
 
 
