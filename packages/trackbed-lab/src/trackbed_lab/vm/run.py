@@ -6,6 +6,7 @@
     reboot     all servers reboot
     again      a second `trackbed apply` changes nothing
     reload     the NICs' drivers are loaded again: udev starts each port's unit, and everything is as planned again
+    misfit     Fabrics that do not fit are refused, and the network stays byte for byte
     doctor     all checks pass
     pods       a namespace with a VF for each rail
     rdma       writes within every rail, and between rails, as planned
@@ -27,7 +28,7 @@ import msgspec
 from trackbed.fabric.plan.plan import Plan
 from trackbed.fabric.plan.plan_file import encode_plan
 from trackbed_lab.run_result import Phase, PhaseOutcome
-from trackbed_lab.vm import pods, traffic, vf_trial
+from trackbed_lab.vm import misfit, pods, traffic, vf_trial
 from trackbed_lab.vm.channel import ChannelError, CommandResult, execute_command
 from trackbed_lab.vm.lab import VmLab, VmLabError, reboot_server
 from trackbed_lab.vm.machine import VFS, LabShape, find_problems, locate_shared_folder
@@ -137,6 +138,7 @@ def run_phases(lab: VmLab, plan: Plan, fabric: bytes, boot: Phase, report: Repor
     run.run_phase("reboot", lambda: reboot_servers(run))
     run.run_phase("again", lambda: check_second_apply(run))
     run.run_phase("reload", lambda: reload_drivers(run))
+    run.run_phase("misfit", lambda: check_misfits(run))
     run.run_phase("doctor", lambda: check_doctor(run))
     if plan.common.rdma_mode == "shared" and len(plan.nodes) > 1:
         run.run_phase("pods", lambda: _make_pods(run))
@@ -265,6 +267,14 @@ def reload_drivers(run: VmRun) -> PhaseOutcome:
             return summarize_output(result), False
     summary, ok = check_second_apply(run)
     return f"{len(run.plan.nodes[0].ports)} units of ports started by udev on each server; {summary}", ok
+
+
+def check_misfits(run: VmRun) -> PhaseOutcome:
+    """Check that `trackbed apply` refuses Fabrics that do not fit, and that the network stays as it is."""
+    results: list[tuple[str, CommandResult]] = []
+    for wrong, fabric in misfit.list_misfits([node.name for node in run.plan.nodes]).items():
+        results += [(wrong, result) for result in run.run_on_servers(["sh", "-c", misfit.render_attempt(fabric)])]
+    return misfit.judge_attempts(results)
 
 
 def check_doctor(run: VmRun) -> PhaseOutcome:
