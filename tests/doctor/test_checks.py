@@ -11,7 +11,7 @@ import pytest
 
 from tests.doctor.sound import build_link, build_sound_view, compute_small_plan
 from trackbed.doctor.diagnosis import diagnose_nodes
-from trackbed.doctor.view import AttachRefusal, EchoResult, NodeView, PodInterface, PodView
+from trackbed.doctor.view import BOOT_FILES, AttachRefusal, EchoResult, NodeView, PodInterface, PodView
 from trackbed.fabric.model.ranges import format_address
 from trackbed.kernel.netlink.addresses import Address
 from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, Route
@@ -211,6 +211,20 @@ def test_what_cannot_be_read_is_unknown_and_never_passes() -> None:
     assert verdicts["route-firewall-drops-rails"] == "unknown"
     assert verdicts["addr-not-persistent"] == "unknown"
     assert diagnose_nodes([view]).exit_status == 3
+
+
+def test_files_that_could_not_be_compared_are_unknown_with_the_reason() -> None:
+    view = replace(build_sound_view(NODE), unpersisted_files=None, unread={BOOT_FILES: "no network manager is known"})
+    findings = [f for f in diagnose_nodes([view]).findings if f.id == "addr-not-persistent"]
+    assert [(f.verdict, f.evidence) for f in findings] == [("unknown", "no network manager is known")]
+
+
+def test_a_missing_rule_is_named_by_the_address_alone() -> None:
+    view = change_rules(lambda rule: None if rule.src else rule)(build_sound_view(NODE))
+    evidence = {f.evidence for f in diagnose_nodes([view]).findings if f.id == "route-rule-missing" and f.rail == 1}
+    assert evidence == {
+        f"no rule from {format_address(address.version, address.address)}" for address in PORT.addresses
+    }
 
 
 def test_a_port_that_was_in_a_pod_has_not_flapped() -> None:

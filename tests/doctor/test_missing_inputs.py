@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import starmap
 
 from tests.doctor.host.cases import Case, iter_cases
 from tests.doctor.recording import Input, remove_input
+from tests.doctor.sound import build_sound_view, compute_small_plan
 from trackbed.doctor.checks import run_checks
 from trackbed.doctor.finding import BROKEN
 from trackbed.doctor.view import NodeView
@@ -63,3 +65,15 @@ def _find(host: object, read: Input) -> object:
 
 def _judge(view: NodeView) -> list[tuple[str, int | None, str]]:
     return [(finding.id, finding.rail, finding.verdict) for finding in run_checks(view)]
+
+
+def _list_poor_views() -> list[NodeView]:
+    sound = build_sound_view(compute_small_plan().nodes[0])
+    views = [case.faulty for case in iter_cases()]
+    without_ports = replace(sound, state=replace(sound.state, links=(), routes=(), rules=()))
+    return [*views, without_ports, replace(without_ports, sysctls={}), replace(sound, unpersisted_files=None)]
+
+
+def test_a_finding_other_than_a_pass_says_what_was_read() -> None:
+    findings = [finding for view in _list_poor_views() for finding in run_checks(view)]
+    assert {f.id for f in findings if f.verdict != "pass" and not f.evidence} == set()

@@ -16,7 +16,7 @@ from trackbed.doctor.probes import (
     read_neighbour_tables,
     subtract_overflows,
 )
-from trackbed.doctor.view import AGENT, AttachRefusal, NodeView, PodInterface, PodView
+from trackbed.doctor.view import AGENT, BOOT_FILES, AttachRefusal, NodeView, PodInterface, PodView
 from trackbed.fabric.plan.plan import NodePlan, Plan
 from trackbed.host.machine import Machine
 from trackbed.host.moved_ports import read_moved_ports
@@ -73,7 +73,7 @@ def inspect_node(target: InspectionTarget, plan: Plan, timeouts: ProbeTimeouts) 
         node=node,
         state=state,
         sysctls=read_sysctls(machine, netdevs),
-        unpersisted_files=_list_unpersisted_files(machine, node),
+        unpersisted_files=_list_unpersisted_files(machine, node, unread),
         baseline=carriers.load_counts(machine),
         rails_in_pods=rails_in_pods,
         moved_ports=status.moved,
@@ -138,10 +138,14 @@ def _list_probe_sources(node: NodePlan, pod: PodView, attachment: PodAttachment)
     return sources
 
 
-def _list_unpersisted_files(machine: Machine, node: NodePlan) -> tuple[str, ...] | None:
-    """Return Trackbed's boot-time files that are missing or differ from the plan; None if unreadable."""
+def _list_unpersisted_files(machine: Machine, node: NodePlan, unread: dict[str, str]) -> tuple[str, ...] | None:
+    """Return Trackbed's boot-time files that are missing or differ from the plan.
+
+    If they cannot be compared, return None and add the reason to `unread`.
+    """
     try:
         files, _ = select_files(machine, node, "auto", lambda chosen: FORMATS[chosen](node))
         return tuple(change.path for change in list_differences(machine, files or {}))
-    except (OSError, NetlinkError, ManagerError):
+    except (OSError, NetlinkError, ManagerError) as error:
+        unread[BOOT_FILES] = str(error)
         return None

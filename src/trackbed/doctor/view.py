@@ -39,6 +39,8 @@ from trackbed.kernel.wire.nftables import BaseChain
 
 AGENT: Final = "the agent"
 """The key of `NodeView.unread` for attachments and refusals."""
+BOOT_FILES: Final = "boot-time files"
+"""The key of `NodeView.unread` for `NodeView.unpersisted_files`."""
 STATE_DUMPS: Final = ("links", "addresses", "routes", "rules", "neighbours")
 """The keys of `NodeView.unread` for the parts of `NodeView.state`."""
 
@@ -103,7 +105,7 @@ class NodeView:
     state: HostState
     sysctls: Mapping[str, str] = field(default_factory=dict)
     unpersisted_files: tuple[str, ...] | None = None
-    """Trackbed's boot-time files that are missing or differ from the plan; None if unreadable."""
+    """Trackbed's boot-time files that are missing or differ from the plan; None if they were not compared."""
     baseline: Mapping[str, tuple[int, int]] | None = None
     """Interface -> (carrier_changes, carrier_down_count) at the last apply."""
     rails_in_pods: frozenset[int] = frozenset()
@@ -130,7 +132,7 @@ class NodeView:
     dcb: Mapping[str, Dcb] = field(default_factory=dict)
     """Interface -> its data center bridging; no entry if the driver has none."""
     unread: Mapping[str, str] = field(default_factory=dict)
-    """What could not be read -> the reason: AGENT, a name of STATE_DUMPS, `vfs NETDEV` or `dcb NETDEV`."""
+    """What could not be read -> the reason: AGENT, BOOT_FILES, a name of STATE_DUMPS, `vfs NETDEV` or `dcb NETDEV`."""
 
     def iter_ports(self) -> Iterator[PortPlan]:
         """Yield the ports that are on the host now, not in a pod."""
@@ -139,10 +141,6 @@ class NodeView:
     def find_link(self, port: PortPlan) -> Link | None:
         """Return the interface with the port's planned name; None if there is none."""
         return next((link for link in self.state.links if link.name == port.netdev), None)
-
-    def has_ports(self) -> bool:
-        """Return whether each port that should be on the host now has its interface."""
-        return all(self.find_link(port) for port in self.iter_ports())
 
     def get_link_name(self, ifindex: int) -> str:
         """Return the name of the interface with this index; `ifINDEX` if there is none."""

@@ -9,7 +9,7 @@ from trackbed.doctor.catalogue import (
     restrict_to_address,
 )
 from trackbed.doctor.finding import Finding
-from trackbed.doctor.view import NodeView, get_ip_version
+from trackbed.doctor.view import BOOT_FILES, NodeView, get_ip_version
 from trackbed.fabric.model.ranges import BITS, V6, Range, format_address
 from trackbed.fabric.plan.plan import AddressPlan, PortPlan
 from trackbed.kernel.netlink.addresses import FAMILY, Address
@@ -143,7 +143,8 @@ def check_overlaps(view: NodeView) -> Iterator[Finding]:
             pods.append(f"{target} dev {name}")
     for fault_id, overlaps in (("addr-docker0-overlap", bridges), ("addr-pod-cidr-overlap", pods)):
         ok = not overlaps if view.state.links else None
-        yield build_finding(fault_id, view.node, None, ok=ok, evidence=", ".join(overlaps))
+        evidence = ", ".join(overlaps) if view.state.links else "no interface was read"
+        yield build_finding(fault_id, view.node, None, ok=ok, evidence=evidence)
 
 
 def _to_subnet(ip_version: int, address: int, prefix: int) -> Range:
@@ -154,5 +155,8 @@ def _to_subnet(ip_version: int, address: int, prefix: int) -> Range:
 def check_persistence(view: NodeView) -> Iterator[Finding]:
     """Check that the network configuration is also in the files that the next boot reads."""
     missing = view.unpersisted_files
-    ok = None if missing is None else not missing
-    yield build_finding("addr-not-persistent", view.node, None, ok=ok, evidence=", ".join(missing or ()))
+    if missing is None:
+        reason = view.unread.get(BOOT_FILES, "the files of the next boot were not compared")
+        yield build_finding("addr-not-persistent", view.node, None, ok=None, evidence=reason)
+        return
+    yield build_finding("addr-not-persistent", view.node, None, ok=not missing, evidence=", ".join(missing))

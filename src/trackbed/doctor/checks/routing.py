@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import build_finding, format_value
+from trackbed.doctor.evidence import summarize_items
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView, format_route, format_rule, get_ip_version
 from trackbed.fabric.model.ranges import V4, V6, Range, format_address
 from trackbed.fabric.plan.plan import PortPlan
 from trackbed.fabric.plan.routes import MAIN_TABLE, build_fence_rule
 from trackbed.kernel.netlink.addresses import FAMILY
-from trackbed.kernel.netlink.links import Link
 
 RT_SCOPE_LINK = 253
 """RT_SCOPE_LINK of include/uapi/linux/rtnetlink.h."""
@@ -45,13 +45,15 @@ def check_shared_table(view: NodeView, port: PortPlan) -> Iterator[Finding]:
     ]
     rules = [rule for rule in view.state.rules if rule.table == table and rule.src not in sources]
     evidence = "; ".join([*(format_route(view, route) for route in routes), *map(format_rule, rules)])
-    ok = _judge(link, is_sound=not evidence)
-    yield build_finding("route-table-id-shared", view.node, port, ok=ok, evidence=evidence)
+    yield _build_route_finding("route-table-id-shared", view, port, evidence)
 
 
-def _judge(link: Link | None, *, is_sound: bool) -> bool | None:
-    """Return whether a port is sound; None if nothing is wrong, but the port has no interface to look at."""
-    return None if is_sound and link is None else is_sound
+def _build_route_finding(fault_id: str, view: NodeView, port: PortPlan, evidence: str) -> Finding:
+    """Return the finding of a check for wrong routes, which `evidence` names; without the interface it is unknown."""
+    link = view.find_link(port)
+    ok = False if evidence else True if link else None
+    missing = "" if link else f"no interface is called {port.netdev}"
+    return build_finding(fault_id, view.node, port, ok=ok, evidence=evidence or missing)
 
 
 def check_rp_filter(view: NodeView, port: PortPlan) -> Iterator[Finding]:
@@ -71,15 +73,14 @@ def check_linkdown_routes(view: NodeView, port: PortPlan) -> Iterator[Finding]:
     link = view.find_link(port)
     dead = [route for route in view.list_routes(port) if link and link.is_up and route.linkdown]
     evidence = "; ".join(format_route(view, route) for route in dead[:2])
-    yield build_finding("route-linkdown-kept", view.node, port, ok=_judge(link, is_sound=not dead), evidence=evidence)
+    yield _build_route_finding("route-linkdown-kept", view, port, evidence)
 
 
 def check_default_routes(view: NodeView, port: PortPlan) -> Iterator[Finding]:
     """Check that table main has no default route through the port."""
     defaults = [route for route in view.list_routes(port) if route.table == MAIN_TABLE and route.prefix == 0]
     evidence = "; ".join(format_route(view, route) for route in defaults)
-    ok = _judge(view.find_link(port), is_sound=not defaults)
-    yield build_finding("route-default-through-rail", view.node, port, ok=ok, evidence=evidence)
+    yield _build_route_finding("route-default-through-rail", view, port, evidence)
 
 
 def check_connected_routes(view: NodeView) -> Iterator[Finding]:
@@ -100,8 +101,10 @@ def check_connected_routes(view: NodeView) -> Iterator[Finding]:
         for (family, dst, prefix), count in counts.items()
         if count > 1
     ]
-    ok = False if doubled else True if view.has_ports() else None
-    yield build_finding("route-two-connected-for-one-subnet", view.node, None, ok=ok, evidence=", ".join(doubled))
+    missing = [port.netdev for port in view.iter_ports() if view.find_link(port) is None]
+    ok = False if doubled else None if missing else True
+    evidence = ", ".join(doubled) or (f"no interface is called {summarize_items(missing)}" if missing else "")
+    yield build_finding("route-two-connected-for-one-subnet", view.node, None, ok=ok, evidence=evidence)
 
 
 def check_fence(view: NodeView) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from trackbed.doctor.catalogue import build_finding, iter_unknown_findings, restrict_to_address
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView, format_route, format_rule
-from trackbed.fabric.model.ranges import BITS, V4, Range
+from trackbed.fabric.model.ranges import BITS, V4, Range, format_address
 from trackbed.fabric.plan.plan import AddressPlan, PortPlan
 from trackbed.fabric.plan.routes import MAIN_TABLE
 from trackbed.kernel.netlink.addresses import FAMILY
@@ -39,7 +39,7 @@ def check_rule(view: NodeView, port: PortPlan, address: AddressPlan) -> Iterator
     table, priority = node.common.rails[port.rail].table, node.common.rule_priority + port.rail
     rules = [rule for rule in view.state.rules if rule.family == family]
     matches = [rule for rule in rules if _is_source_rule(rule, address)]
-    listing = "; ".join(map(format_rule, matches)) or f"no rule from {address}"
+    listing = "; ".join(map(format_rule, matches)) or f"no rule from {format_address(address.version, address.address)}"
     yield build_finding("route-rule-missing", node, port, ok=bool(matches), evidence=listing)
     if not matches:
         return
