@@ -36,6 +36,13 @@ def run(command: str, *words: str, fabric: str, kubeconfig: Path) -> Result:
     return CliRunner().invoke(cli, [command, "cluster", *words, *where])
 
 
+@pytest.mark.parametrize("command", ["diff", "apply"])
+def test_a_chart_that_no_stack_installs_cannot_be_skipped(command: str, fabric: str, tmp_path: Path) -> None:
+    done = run(command, "native", "--skip", "nvidia-gpu-operator", fabric=fabric, kubeconfig=tmp_path / "none")
+    assert done.exit_code == 2
+    assert "no stack installs a chart 'nvidia-gpu-operator'; did you mean 'gpu-operator'?" in done.output
+
+
 def serve(kubeconfig: Path, *, rails: int = 2) -> None:
     """What controllers and kubelets do where there are some: agents run, and nodes offer so many rails."""
     offered = {f"trackbed.dev/rail{rail}": "8" for rail in range(rails)}

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from trackbed.cli.cluster_session import ClusterSession, open_cluster
-from trackbed.cli.options import cluster_options, combine_options, emit_json, fabric_option, fail, output_option, refuse
+from trackbed.cli.options import (
+    cluster_options,
+    combine_options,
+    emit_json,
+    fabric_option,
+    fail,
+    output_option,
+    refuse,
+    suggest_name,
+)
 from trackbed.cli.render_stack import complete_stack_name, load_stack
 from trackbed.cli.terminal import print_line
 
@@ -199,12 +208,23 @@ def _open_target(
     stack, plan = load_stack(name, fabric_file)
     if not stack.has_objects:
         refuse(f"stack {name} puts nothing into a cluster; `trackbed render stack {name}` shows what it needs")
+    _check_skipped_names(reach["skip"])
     helm = Helm(reach["kubeconfig"], reach["context"])
     options = RunOptions(f"trackbed-{name}", force, seconds, helm.install)
     with open_cluster(reach["kubeconfig"], reach["context"]) as cluster:
         yield _StackTarget(
             cluster, build_applyset(plan, name), options, lambda: _build_steps(stack, plan, reach["skip"])
         )
+
+
+def _check_skipped_names(skip: Sequence[str]) -> None:
+    """Exit with status 2 if no stack has a chart of that name: it would be installed, against what is asked for."""
+    from trackbed.cluster.stacks.install.steps import list_release_names
+
+    known = ["all", *list_release_names()]
+    for name in skip:
+        if name not in known:
+            refuse(f"--skip: no stack installs a chart {name!r}{suggest_name(name, known)}; `diff cluster` lists them")
 
 
 def _build_steps(stack: Stack, plan: Plan, skip: Sequence[str]) -> list[Step]:

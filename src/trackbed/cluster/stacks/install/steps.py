@@ -26,7 +26,7 @@ class InstallChart:
     @property
     def release_name(self) -> str:
         """Name of the Helm release."""
-        return self.chart.component.removeprefix("nvidia-")
+        return _get_release_name(self.chart.component)
 
     @property
     def values_file(self) -> str:
@@ -43,6 +43,16 @@ class InstallChart:
     def waits(self) -> tuple[AnyWait, ...]:
         """Conditions to wait for before the next step."""
         return self.chart.waits
+
+
+def list_release_names() -> list[str]:
+    """Return the names of the Helm releases of all stacks and primary networks, sorted."""
+    charts = [name for name, component in load_catalogue().items() if component.chart]
+    return sorted(map(_get_release_name, (*charts, *SITE_SOURCES)))
+
+
+def _get_release_name(component: str) -> str:
+    return component.removeprefix("nvidia-")
 
 
 @dataclass(frozen=True, slots=True)
