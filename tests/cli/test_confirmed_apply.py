@@ -5,10 +5,12 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from tests.cli.test_host_commands import FABRIC, on
 from tests.host.places import Host, host
 from trackbed.cli import confirmed_apply
+from trackbed.cli.main import cli
 from trackbed.host.transaction.record import load_record
 from trackbed.kernel.netlink.links import build_set_link, list_links
 
@@ -55,6 +57,24 @@ def react(monkeypatch: pytest.MonkeyPatch, *reactions: Callable[[], object]) -> 
     monkeypatch.setattr(click, "confirm", answer)
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
     return questions
+
+
+@pytest.mark.parametrize(
+    ("words", "question"),
+    [
+        ((), "Apply to gpu-[0-1]? (--dry-run shows what differs)"),
+        (("--undo",), "Undo the last apply on gpu-[0-1]?"),
+    ],
+    ids=["apply", "undo"],
+)
+def test_of_many_hosts_nothing_is_shown_and_the_question_says_what_would_be_done(
+    monkeypatch: pytest.MonkeyPatch, fabric: str, words: tuple[str, ...], question: str
+) -> None:
+    questions: list[str] = []
+    monkeypatch.setattr(click, "confirm", questions.append)
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
+    done = CliRunner().invoke(cli, ["apply", "-f", fabric, "--nodes", "gpu-[0-1]", *words])
+    assert (questions, done.exit_code) == ([question], 2)
 
 
 def happen_after_preview(monkeypatch: pytest.MonkeyPatch, event: Callable[[], object]) -> None:

@@ -115,7 +115,10 @@ def _apply_to_fleet(fabric_file: str, output_format: str, options: dict[str, Any
     if dry_run:
         reach = ("nodes", "fanout", "seconds", "user", "ssh_config", "persist")
         fleet.diff_hosts(fabric_file, output_format, **{name: options[name] for name in reach})
-    confirm_changes(yes=yes)
+    nodes = options["nodes"]
+    is_undo = options["verb"] == "undo"
+    question = f"Undo the last apply on {nodes}?" if is_undo else f"Apply to {nodes}? (--dry-run shows what differs)"
+    confirm_changes(question, yes=yes)
     fleet.apply_to_hosts(fabric_file, output_format, **options)
 
 

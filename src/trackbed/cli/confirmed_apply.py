@@ -58,13 +58,13 @@ def show_differences(target: Target, *, dry_run: bool) -> Preview:
     return build_preview(judged.comparison, rewritten)
 
 
-def confirm_changes(*, yes: bool) -> None:
+def confirm_changes(question: str = "Apply these changes?", *, yes: bool) -> None:
     """Ask whether to apply; exit with status 2 if not, or if there is no terminal to ask on."""
     if yes:
         return
     if not sys.stdin.isatty():
         refuse("standard input is no terminal to confirm on; add --yes to apply, or --dry-run to look only")
-    if not click.confirm("Apply these changes?"):
+    if not click.confirm(question):
         refuse("nothing was changed")
 
 
