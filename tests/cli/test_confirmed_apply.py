@@ -145,7 +145,7 @@ def test_yes_goes_on_where_less_differs_than_was_shown(
     done = on(place, "apply", fabric, "--yes")
     assert done.exit_code == 0
     assert CHANGED in done.stderr
-    assert "made 1 changes" in done.stdout
+    assert "made 1 change, " in done.stdout
     assert on(place, "diff", fabric).exit_code == 0
 
 

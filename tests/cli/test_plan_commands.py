@@ -80,6 +80,16 @@ def test_lock_check_says_what_is_missing_and_writes_nothing(fabric: Path) -> Non
     assert not fabric.with_name("trackbed.lock.yaml").exists()
 
 
+def test_a_count_of_one_has_a_singular_noun(fabric: Path) -> None:
+    run("lock", "-f", fabric)
+    fabric.write_text(FABRIC.replace("gpu-[0-3]", "gpu-[0-4]"))
+    assert "note: 1 node has no slot" in run("plan", "-f", fabric).stderr
+    assert "lacks 1 node;" in run("lock", "-f", fabric, "--check").stdout
+    assert run("lock", "-f", fabric).stdout.endswith("1 node added, 5 in all\n")
+    fabric.write_text(FABRIC.replace("rails: 2", "rails: two"))
+    assert run("validate", "-f", fabric).stdout.endswith("1 error, 0 warnings\n")
+
+
 @pytest.mark.parametrize(
     ("address", "says"),
     [

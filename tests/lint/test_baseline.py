@@ -43,10 +43,14 @@ def test_a_baseline_names_no_line_and_files_relative_to_itself(manifest: Path) -
     assert "line" not in text
 
 
+def test_the_number_of_accepted_problems_is_printed(manifest: Path) -> None:
+    assert "known.json: 1 problem accepted\n" in _run(manifest, "--update-baseline").stderr
+
+
 def test_a_mended_problem_is_told(manifest: Path) -> None:
     _run(manifest, "--update-baseline")
     manifest.write_text(_BAD.replace("8", '"8"'))
-    assert "1 problems of" in _run(manifest).stderr
+    assert "1 problem of" in _run(manifest).stderr
     assert "gone" in _run(manifest).stderr
 
 

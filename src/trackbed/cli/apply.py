@@ -14,6 +14,7 @@ from trackbed.cli.groups import CommandGroup
 from trackbed.cli.machine import build_document, machine_options, print_reboot_note
 from trackbed.cli.old_forms import refuse_option
 from trackbed.cli.options import emit_json, fail, find_node, node_option, output_option, plan_option, read_plan, refuse
+from trackbed.fabric.counts import format_count
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -165,7 +166,8 @@ def _print_result_and_exit(applied: ApplyResult, node: NodePlan, output_format: 
         emit_json({"applied": len(applied.changes), "files": paths} | build_document(applied.remaining, node.name))
     else:
         click.echo(
-            f"{node.name}: made {len(applied.changes)} changes, wrote {len(applied.files)} files for the next boot"
+            f"{node.name}: made {format_count(len(applied.changes), 'change')}, "
+            f"wrote {format_count(len(applied.files), 'file')} for the next boot"
         )
         for change in applied.remaining.changes:
             click.echo(

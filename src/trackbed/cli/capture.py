@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trackbed.cli.options import refuse, refuse_output_option
+from trackbed.fabric.counts import format_count
 
 if TYPE_CHECKING:
     from trackbed.host.machine import Machine
@@ -69,7 +70,8 @@ def command(root: Path, output: Path | None, identified: bool) -> None:
         refuse(f"{archive} exists and is not overwritten; name another file with --to, or remove it")
     except OSError as error:
         refuse(f"cannot write {archive}: {error.strerror}")
-    click.echo(f"{archive}: {capture_result.files} files, {capture_result.programs} programs")
+    counts = format_count(capture_result.files, "file"), format_count(capture_result.programs, "program")
+    click.echo(f"{archive}: {', '.join(counts)}")
     for path in capture_result.masked:
         click.echo(f"blanked a secret or serial number in {path}", err=True)
     for path, reason in capture_result.withheld.items():

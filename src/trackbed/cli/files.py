@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from trackbed.cli.options import refuse
+from trackbed.fabric.counts import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,7 +49,7 @@ def write_files(folder: Path, files: Iterable[OutputFile]) -> None:
             count += 1
     except OSError as error:
         refuse(f"cannot write {error.filename or folder}: {error.strerror}")
-    click.echo(f"wrote {count} files below {folder}")
+    click.echo(f"wrote {format_count(count, 'file')} below {folder}")
 
 
 def _write_file(path: Path, file: OutputFile) -> None:

@@ -13,6 +13,7 @@ from trackbed.cli.lint_inputs import load_schemas, read_cluster, read_crds, read
 from trackbed.cli.old_forms import refuse_option
 from trackbed.cli.options import choose_entries, emit_json, output_option, refuse
 from trackbed.cli.terminal import emit_document, print_styled
+from trackbed.fabric.counts import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -163,13 +164,16 @@ def _apply_baseline(problems: tuple[LintProblem, ...], path: Path, *, update: bo
     try:
         if update:
             replace_file(path, render_baseline(problems, folder))
+            count = sum(problem.severity != "note" for problem in problems)
+            click.echo(f"wrote {path}: {format_count(count, 'problem')} accepted", err=True)
         comparison = compare_with_baseline(problems, read_baseline(path), folder)
     except FileNotFoundError:
         refuse(f"--baseline {path} is not there; write it with --update-baseline")
     except (SpecError, OSError) as error:
         refuse(error)
     if comparison.fixed:
-        click.echo(f"note: {comparison.fixed} problems of {path} are gone; --update-baseline removes them", err=True)
+        gone = f"{format_count(comparison.fixed, 'problem')} of {path} {'is' if comparison.fixed == 1 else 'are'} gone"
+        click.echo(f"note: {gone}; --update-baseline removes {'it' if comparison.fixed == 1 else 'them'}", err=True)
     return comparison.problems
 
 

@@ -6,6 +6,7 @@ import click
 
 from trackbed.cli.files import replace_file
 from trackbed.cli.options import LOCK_NAME, fabric_option, read_fabric, refuse
+from trackbed.fabric.counts import format_count
 
 
 @click.command("lock")
@@ -32,10 +33,10 @@ def command(fabric_file: str, check: bool) -> None:
     added = len(new) - len(old)
     path = Path(fabric_file).with_name(LOCK_NAME)
     if not added:
-        click.echo(f"{path} is up to date: {len(new)} nodes")
+        click.echo(f"{path} is up to date: {format_count(len(new), 'node')}")
         return
     if check:
-        click.echo(f"{path} lacks {added} nodes; run trackbed lock")
+        click.echo(f"{path} lacks {format_count(added, 'node')}; run trackbed lock")
         raise SystemExit(1)
     replace_file(path, render_lock(loaded.fabric.metadata.name, new).encode())
-    click.echo(f"wrote {path}: {added} nodes added, {len(new)} in all")
+    click.echo(f"wrote {path}: {format_count(added, 'node')} added, {len(new)} in all")

@@ -19,6 +19,7 @@ from trackbed.cli.options import (
     select_nodes,
 )
 from trackbed.cli.terminal import emit_document
+from trackbed.fabric.counts import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -61,8 +62,9 @@ def _warn_of_missing_slots(loaded: LoadedFabric, plan: Plan, fabric_file: str) -
     known = loaded.lock.nodes if loaded.lock else {}
     count = sum(node.name not in known for node in plan.nodes)
     if count:
+        subject = f"{format_count(count, 'node')} {'has' if count == 1 else 'have'}"
         advice = f"`trackbed lock -f {fabric_file}`" if fabric_file != "-" else "`trackbed lock` on the file"
-        click.echo(f"note: {count} nodes have no slot in a lock yet; {advice} keeps their addresses for good", err=True)
+        click.echo(f"note: {subject} no slot in a lock yet; {advice} keeps their addresses for good", err=True)
 
 
 def _build_port_row(node: NodePlan, port: PortPlan) -> tuple[str, ...]:

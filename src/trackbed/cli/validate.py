@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from trackbed.cli.options import build_problem_document, emit_json, fabric_option, find_problems, output_option
+from trackbed.fabric.counts import format_count
 
 
 @click.command("validate")
@@ -27,6 +28,6 @@ def command(fabric_file: str, output_format: str) -> None:
     else:
         for problem in problems:
             click.echo(problem)
-        counts = f"{errors} errors, {len(problems) - errors} warnings"
+        counts = f"{format_count(errors, 'error')}, {format_count(len(problems) - errors, 'warning')}"
         click.echo(f"{'the Fabric' if fabric_file == '-' else fabric_file}: {counts}")
     raise SystemExit(1 if errors else 0)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
+from trackbed.fabric.counts import format_count
 from trackbed.fleet.boot import CUT_SHORT, NO_PYTHON, parse_refusal
 from trackbed.fleet.interpreters import explain_refusal
 from trackbed.fleet.node import MARK
@@ -191,10 +192,12 @@ def _describe_answer(answer: _Answer, wording: _Wording) -> str:
         return f"{len(changes)} still differ; {first.subject} is {first.have}: {first.advice}"
     if kind == "differs":
         misfit = f"; apply refuses it: {answer.misfit}" if answer.misfit else "; trackbed apply makes them so"
-        return f"{len(changes)} differences, {len(answer.files)} files to write{misfit}"
+        return f"{format_count(len(changes), 'difference')}, {format_count(len(answer.files), 'file')} to write{misfit}"
     if kind == "applied":
         reboot = "; a reboot completes it" if any(change.reboot for change in changes) else ""
-        return f"{answer.applied} changes made, {len(answer.files)} files written{reboot}"
+        return (
+            f"{format_count(answer.applied, 'change')} made, {format_count(len(answer.files), 'file')} written{reboot}"
+        )
     return "as planned"
 
 

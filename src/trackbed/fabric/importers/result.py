@@ -76,11 +76,6 @@ def _format_host_suffix(members: list[HostProblem]) -> str:
     return "" if members[0].place else f" ({members[0].host})"
 
 
-def format_count(count: int, noun: str, plural: str = "") -> str:
-    """Return a count with its noun: 1 host, 2 hosts."""
-    return f"{count} {noun if count == 1 else plural or noun + 's'}"
-
-
 def sort_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Return the problems in order: errors, warnings, notes, each by place."""
     rank = {"error": 0, "warning": 1, NOTE: 2}

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from trackbed.fabric.counts import format_count
 from trackbed.fabric.importers.interface import Interface
-from trackbed.fabric.importers.result import HostProblem, ImportResult, format_count
+from trackbed.fabric.importers.result import HostProblem, ImportResult
 from trackbed.fabric.model.problems import Problem
 
 MAX_FILE_BYTES = 1024 * 1024

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from trackbed.fabric.counts import format_count
 from trackbed.fabric.host_ranges import fold_hosts
 from trackbed.fabric.importers.inference.compare import Slots
 from trackbed.fabric.importers.inference.document import iter_link_problems, iter_mtu_problems
@@ -12,7 +13,6 @@ from trackbed.fabric.importers.interface import Interface
 from trackbed.fabric.importers.result import (
     HostProblem,
     ImportResult,
-    format_count,
     merge_problems,
     sort_problems,
 )

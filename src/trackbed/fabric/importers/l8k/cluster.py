@@ -2,12 +2,13 @@
 
 from typing import Any
 
+from trackbed.fabric.counts import format_count
 from trackbed.fabric.host_ranges import fold_hosts
 from trackbed.fabric.importers.amend import amend_spec
 from trackbed.fabric.importers.l8k.addressing import build_addressing
 from trackbed.fabric.importers.l8k.groups import L8kGroup, read_groups
 from trackbed.fabric.importers.l8k.profile import is_infiniband, is_spectrum_x, iter_fields, list_unplaced
-from trackbed.fabric.importers.result import ImportResult, format_count, sort_problems
+from trackbed.fabric.importers.result import ImportResult, sort_problems
 from trackbed.fabric.importers.tree import Tree, find_place
 from trackbed.fabric.model.fabric import API_VERSION
 from trackbed.fabric.model.load import build_fabric
