@@ -1,6 +1,7 @@
 """Apply makes what was shown; a host that has changed by then is shown again."""
 
 from collections.abc import Callable, Iterator
+from errno import EACCES
 from pathlib import Path
 
 import click
@@ -75,6 +76,21 @@ def test_of_many_hosts_nothing_is_shown_and_the_question_says_what_would_be_done
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
     done = CliRunner().invoke(cli, ["apply", "-f", fabric, "--nodes", "gpu-[0-1]", *words])
     assert (questions, done.exit_code) == ([question], 2)
+
+
+def test_without_root_the_command_is_named_by_its_path(
+    monkeypatch: pytest.MonkeyPatch, fabric: str, place: Host
+) -> None:
+    def refuse_lock(*_: object) -> None:
+        raise PermissionError(EACCES, "Permission denied", "/var/lib/trackbed/lock")
+
+    monkeypatch.setattr("trackbed.host.transaction.apply._hold_lock", refuse_lock)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("sys.argv", ["/home/me/venv/bin/trackbed", "apply", "--undo"])
+    reason = "cannot use /var/lib/trackbed/lock: Permission denied; run it as root: "
+    command = "sudo /home/me/venv/bin/trackbed apply --undo\n"
+    assert on(place, "apply", fabric, "--undo").stderr == f"trackbed: {reason}{command}"
+    assert on(place, "apply", fabric, "--yes").stderr.endswith(f"trackbed: gpu-1: {reason}{command}")
 
 
 def happen_after_preview(monkeypatch: pytest.MonkeyPatch, event: Callable[[], object]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trackbed.cli.cluster import apply_cluster
-from trackbed.cli.confirmed_apply import Target, apply_shown, confirm_changes, show_differences
+from trackbed.cli.confirmed_apply import Target, apply_shown, confirm_changes, describe_error, show_differences
 from trackbed.cli.fleet import order_options, reach_options
 from trackbed.cli.groups import CommandGroup
 from trackbed.cli.machine import build_document, machine_options, print_reboot_note
@@ -187,7 +187,7 @@ def _undo_last_apply(machine: Machine) -> None:
     except NothingToUndoError as error:
         refuse(error)
     except (OSError, ValueError, NetlinkError) as error:
-        fail(error)
+        fail(describe_error(error))
     for problem in problems:
         click.echo(f"not restored: {problem}", err=True)
     click.echo("the state before the last apply is restored" if not problems else "everything else is restored")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -110,4 +113,17 @@ def _apply_plan(target: Target, shown: Preview) -> ApplyResult:
     except MisfitError as error:
         refuse(f"{node.name}: {error}")
     except (HostError, OSError, ValueError, NetlinkError) as error:
-        fail(f"{node.name}: {error}")
+        fail(f"{node.name}: {describe_error(error)}")
+
+
+def describe_error(error: Exception) -> str:
+    """Return the message of an error; where root is missing, with this command as root runs it.
+
+    The program has its whole path: sudo does not search a virtual environment.
+    """
+    if not isinstance(error, PermissionError) or not os.geteuid():
+        return str(error)
+    program = Path(sys.argv[0]).absolute()
+    start = [str(program)] if program.suffix != ".py" else [sys.executable, "-m", "trackbed"]
+    command = shlex.join(["sudo", *start, *sys.argv[1:]])
+    return f"cannot use {error.filename}: {error.strerror}; run it as root: {command}"
