@@ -26,6 +26,7 @@ from trackbed.cluster.controller.run import Controller
 from trackbed.cluster.resources.railnode import RETRY, TAINT
 from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.model.load import load_lock
+from trackbed.fabric.plan.lock import render_lock
 
 NAMESPACE = "trackbed-system"
 SECONDS = 60.0
@@ -230,6 +231,22 @@ def test_a_fabric_is_carried_out_and_nobody_is_renumbered_by_the_next(kubeconfig
         assert after == {**before, f"{here.name}-a": 3}
         assert [counted("nodes", here.name, stage=stage) for stage in ("Sound", "Left")] == [3, 1]
         assert "its addresses are kept for it until 168 h after" in await here.stage(f"{here.name}-1", "Left")
+
+    scene(kubeconfig, act)
+
+
+def test_the_lock_of_the_command_line_is_taken_over(kubeconfig: str) -> None:
+    async def act(here: Ground) -> None:
+        first, second = here.nodes(2)
+        for name in (first, second):
+            await here.node(name)
+        slots = {first: 7, second: 3}
+        metadata = {"name": f"trackbed-lock-{here.name}"}
+        config_map = {"metadata": metadata, "data": {"trackbed.lock.yaml": render_lock(here.name, slots)}}
+        await here.live.create(f"/api/v1/namespaces/{NAMESPACE}/configmaps", config_map)
+        await here.fabric(f"{first},{second}")
+        await here.complete()
+        assert await here.slots() == slots
 
     scene(kubeconfig, act)
 
