@@ -81,3 +81,9 @@ def test_a_command_that_is_not_run_exists_with_its_options(line: str) -> None:
         context = click.Context(command, parent=context)
     assert command is not cli
     command.make_parser(context).parse_args(args=list(arguments))
+
+
+@pytest.mark.parametrize("page", BLOCKS)
+def test_a_page_that_writes_a_fabric_asks_for_an_empty_folder(page: str) -> None:
+    text = next(path for path in PAGES if path.stem == page).read_text()
+    assert (" >fabric.yaml" in text) <= ("Run the examples in an empty folder" in text)
