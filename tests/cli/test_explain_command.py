@@ -19,6 +19,7 @@ CASES = {
     "spec.qos.dscp": "\n  example:\n    dscp: 24\n",
     "kernel.hugepages": "\n  example:\n    hugepages:\n      - size: 1G\n        count: 64\n",
     "addressing": "  ipv4: IPv4 supernet of all rails.",
+    "hostPorts": "spec.nodes.hostPorts: Ports of single hosts",
     "gpu-1": "gpu-1 is a node of fabric train: slot 1, unit 0, 2 ports",
     "rail1": "rail1 is the port of rail 1 on 4 of 4 nodes of train",
     "10.0.0.16": "10.0.0.16 is the port of gpu-0 on rail 0",
@@ -39,6 +40,13 @@ def test_explain_knows(topic: str, fabric: str) -> None:
     done = CliRunner().invoke(cli, ["explain", topic, "-f", fabric])
     assert (done.exit_code, done.stderr) == (0, "")
     assert CASES[topic] in done.stdout
+
+
+def test_the_end_of_several_fields_is_answered_with_all_of_them(fabric: str) -> None:
+    done = CliRunner().invoke(cli, ["explain", "count", "-f", fabric])
+    assert done.exit_code == 2
+    assert "'count' is several fields of the Fabric: spec." in done.stderr
+    assert "spec.vfs.count" in done.stderr
 
 
 def test_an_address_of_another_range_is_explained(fabric: str) -> None:

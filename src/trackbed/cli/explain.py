@@ -147,16 +147,19 @@ def _explain_name(topic: str, fabric_file: str, output_format: str) -> None:
     _, plan = read_fabric(fabric_file)
     lines = explain_name(plan, topic)
     if not lines:
-        refuse(f"{_describe_unknown(topic)}, nor has fabric {plan.common.fabric!r} a host or an interface of this name")
+        refuse(f"{_describe_unknown(topic)}; fabric {plan.common.fabric!r} has no host or interface of this name")
     _emit({"name": topic, "text": "\n".join(lines)}, output_format, lambda: "\n".join(lines))
 
 
 def _describe_unknown(topic: str) -> str:
     from trackbed.cluster.causes.catalogue import load_causes
     from trackbed.doctor.catalogue import load_catalogue
-    from trackbed.fabric.model.field_reference import suggest_path
+    from trackbed.fabric.model.field_reference import list_paths_with_end, suggest_path
     from trackbed.lint.catalogue import load_rules
 
+    paths = list_paths_with_end(topic)
+    if paths:
+        return f"{topic!r} is several fields of the Fabric: {', '.join(paths)}; name one of them"
     similar = suggest_path(topic) if "." in topic else ""
     known = [*load_catalogue(), *load_rules(), *load_causes()]
     hint = f"; did you mean {similar!r}?" if similar else suggest_name(topic, known)

@@ -33,13 +33,22 @@ class FieldReference(NamedTuple):
 
 
 def find_field(path: str) -> FieldReference | None:
-    """Return the field of a path from the top of the document or from `spec`, or None; [] and indexes are skipped."""
+    """Return the field of a path from the top of the document or from `spec`, or None; [] and indexes are skipped.
+
+    The end of a path is enough where no other path has it.
+    """
     names = re.sub(r"\[[^]]*\]", "", path).removeprefix("fabric.").split(".")
     for prefix in ([], ["spec"]):
         field = _descend(prefix + names)
         if field is not None:
             return field
-    return None
+    whole_paths = list_paths_with_end(".".join(names))
+    return _descend(whole_paths[0].split(".")) if len(whole_paths) == 1 else None
+
+
+def list_paths_with_end(end: str) -> list[str]:
+    """Return the paths of all fields that end with these names."""
+    return [path for path in list_paths() if path.endswith(f".{end}")]
 
 
 def list_paths() -> list[str]:
