@@ -44,3 +44,15 @@ def test_completion_works_where_the_lab_is_not_installed(monkeypatch: pytest.Mon
     monkeypatch.setattr("trackbed.cli.main.import_module", import_without_lab)
     shell = BashComplete(cli, {}, "trackbed", "_TRACKBED_COMPLETE")
     assert [item.value for item in shell.get_completions([], "l")] == ["lock", "lint"]
+
+
+def test_the_first_page_fits_a_terminal_of_80_columns() -> None:
+    page = cli.get_help(click.Context(cli, info_name="trackbed", terminal_width=80))
+    assert [line for line in page.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("name", ["lab kubernetes roll", "lab kubernetes run", "lab vm run"])
+def test_servers_have_a_default_of_their_own(name: str) -> None:
+    option = next(option for option in ALL[name].params if option.name == "source")
+    assert isinstance(option, click.Option)
+    assert option.help == "A Fabric, or a folder of netplan files. Default: two servers with 8 rails."

@@ -107,15 +107,16 @@ def _load_lab_commands(ctx: click.Context) -> click.Command | None:
 
 EPILOG = """\b
 Examples:
-  trackbed lab run                              a whole fabric on this machine, in seconds
+  trackbed lab run                   a whole fabric here, in seconds
   trackbed import netplan ./netplan | trackbed plan -f -
   trackbed plan -f fabric.yaml --nodes gpu-0
-  trackbed diff -f fabric.yaml                  what would change on this host
-  trackbed doctor -f fabric.yaml                what is broken on this host, and how to fix it
+  trackbed diff -f fabric.yaml       what would change on this host
+  trackbed doctor -f fabric.yaml     what is broken here, and how to fix it
 
 \b
-The exit status is 0 for success, 1 if something was found, 2 for wrong use or input, 3 if the state is unknown.
-Completion:  eval "$(_TRACKBED_COMPLETE=bash_source trackbed)"
+The exit status is 0 for success, 1 if something was found, 2 for wrong use
+or input, 3 if the state is unknown.
+Completion: eval "$(_TRACKBED_COMPLETE=bash_source trackbed)", or zsh_source
 """
 
 

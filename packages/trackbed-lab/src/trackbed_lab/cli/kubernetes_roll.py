@@ -11,7 +11,7 @@ import click
 from trackbed.cli.options import exit_unknown, output_option
 from trackbed_lab.cli.kubernetes import folder_option
 from trackbed_lab.cli.kubernetes_servers import begin_run, start_cluster
-from trackbed_lab.cli.session import build_phase_printer, fabric_option
+from trackbed_lab.cli.session import build_phase_printer, server_fabric_option
 from trackbed_lab.cli.vm import report_progress
 from trackbed_lab.cli.vm_run import derive_shape, exit_with_phases, load_plan
 from trackbed_lab.processes import defer_signals
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command("roll")
-@fabric_option
+@server_fabric_option
 @folder_option
 @click.option(
     "--chart",
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 def roll(source: str | None, folder: Path, chart: Path, memory: int, keep: bool, output_format: str) -> None:
     """Take a cluster of servers in factory state to a job with rails: helm install, kubectl apply, one annotation.
 
-    The controller drains, changes and reboots the nodes by itself. The last node's root has no Python. Without -f:
-    two servers with 8 rails. The first run builds Kubernetes, which takes some minutes. Exits with 0 when all went as
-    planned, with 1 when not, with 3 when this machine cannot run a cluster.
+    The controller drains, changes and reboots the nodes by itself. The last node's root has no Python. The first
+    run builds Kubernetes, which takes some minutes. Exits with 0 when all went as planned, with 1 when not, with 3 when
+    this machine cannot run a cluster.
 
     \b
     Examples:

@@ -11,7 +11,7 @@ import click
 from trackbed.cli.options import output_option
 from trackbed_lab.cli.kubernetes import folder_option
 from trackbed_lab.cli.kubernetes_servers import begin_run, start_cluster
-from trackbed_lab.cli.session import build_phase_printer, fabric_option
+from trackbed_lab.cli.session import build_phase_printer, server_fabric_option
 from trackbed_lab.cli.vm_run import derive_shape, exit_with_phases, load_plan
 from trackbed_lab.processes import defer_signals
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command("run")
-@fabric_option
+@server_fabric_option
 @folder_option
 @click.option("--memory", default=3072, show_default=True, metavar="MIB", help="Memory of each node.")
 @click.option("--keep", is_flag=True, help="Leave the cluster up: trackbed lab kubernetes exec, logs, down.")
@@ -40,9 +40,8 @@ def run(
 ) -> None:
     """Take servers from factory state to a job whose pods ask for all rails: apply, reboot, doctor, stack, traffic.
 
-    Without -f: two servers with 8 rails. The first run builds Kubernetes, which takes some minutes. Stacks of other
-    projects run by their own programs and charts. Exits with 0 when all went as planned, with 1 when not, with 3 when
-    this machine cannot run a cluster.
+    The first run builds Kubernetes, which takes some minutes. Stacks of other projects run by their own programs and
+    charts. Exits with 0 when all went as planned, with 1 when not, with 3 when this machine cannot run a cluster.
 
     \b
     Examples:

@@ -6,7 +6,7 @@ import os
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -22,13 +22,17 @@ if TYPE_CHECKING:
     from trackbed_lab.lab_folder import LabFolder
     from trackbed_lab.run_result import Phase
 
-fabric_option = click.option(
-    "-f",
-    "--fabric",
-    "source",
-    metavar="FILE|DIR",
-    help="A Fabric, or a folder of netplan files. Default: an example of 4 nodes.",
-)
+_Command = TypeVar("_Command", bound="Callable[..., Any]")
+
+
+def _build_fabric_option(default: str) -> Callable[[_Command], _Command]:
+    text = f"A Fabric, or a folder of netplan files. Default: {default}."
+    return click.option("-f", "--fabric", "source", metavar="FILE|DIR", help=text)
+
+
+fabric_option = _build_fabric_option("an example of 4 nodes")
+server_fabric_option = _build_fabric_option("two servers with 8 rails")
+"""-f of commands whose nodes are emulated servers."""
 
 
 def _check_name(_: click.Context, __: click.Parameter, name: str) -> str:

@@ -10,7 +10,7 @@ import click
 
 from trackbed.cli.options import emit_json, output_option, read_with_lock, refuse
 from trackbed.cli.terminal import print_styled
-from trackbed_lab.cli.session import build_phase_printer, fabric_option
+from trackbed_lab.cli.session import build_phase_printer, server_fabric_option
 from trackbed_lab.cli.vm import folder_option, memory_option, start_servers
 from trackbed_lab.processes import defer_signals
 
@@ -26,7 +26,7 @@ _MANAGERS = ("networkd", "netplan", "networkmanager", "ifupdown")
 
 
 @click.command("run")
-@fabric_option
+@server_fabric_option
 @folder_option
 @memory_option
 @click.option(
@@ -39,8 +39,7 @@ _MANAGERS = ("networkd", "netplan", "networkmanager", "ifupdown")
 def run(source: str | None, folder: Path, memory: int, manager: str | None, keep: bool, output_format: str) -> None:
     """Take new servers from factory state to RDMA between pods: apply, a real reboot, apply again, doctor, traffic.
 
-    Without -f: two servers with 8 rails. Exits with 0 when all went as planned, with 1 when not, with 3 when this
-    machine cannot run the servers.
+    Exits with 0 when all went as planned, with 1 when not, with 3 when this machine cannot run the servers.
 
     \b
     Examples:
