@@ -60,10 +60,10 @@ def _list_names(members: Members) -> dict[str, set[str]]:
         place = path
         while place:
             folder, _, name = place.rpartition("/")
-            is_known = folder in names
-            names.setdefault(folder, set()).add(name)
-            if is_known:
+            if folder in names:
+                names[folder].add(name)
                 break
+            names[folder] = {name}
             members.setdefault(folder, None)
             place = folder
     return names
