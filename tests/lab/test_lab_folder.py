@@ -1,4 +1,6 @@
+import fcntl
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -65,6 +67,24 @@ def test_the_folder_of_all_labs_goes_with_the_last(base: Path) -> None:
     two.release()
     assert not base.exists()
     assert list_labs() == []
+
+
+def test_a_folder_that_the_last_lab_removed_meanwhile_is_made_again(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = claimed("one")
+    lock = fcntl.flock
+
+    def wait_for_lock(descriptor: int, operation: int) -> None:
+        """Lock as the last lab ends, which had the lock until now."""
+        if first.folder.exists():
+            shutil.rmtree(base)
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", wait_for_lock)
+    claimed("two")
+    assert [lab.name for lab in list_labs()] == ["two"]
+    assert base.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.usefixtures("base")

@@ -89,25 +89,33 @@ class LabFolder:
 
     def release(self) -> None:
         """Remove the folder, and with the last lab the folder of all labs."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        try:
-            self.home.rmdir()
-        except OSError:
-            return  # it has other labs, or does not exist
+        with _hold_lock(self.home):
+            shutil.rmtree(self.folder, ignore_errors=True)
+            with suppress(OSError):  # it has other labs
+                self.home.rmdir()
 
 
 @contextmanager
 def _hold_lock(folder: Path) -> Iterator[None]:
-    """Lock the folder of all labs. It must belong to this user, as its parent may be writable by all."""
-    folder.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        if os.fstat(descriptor).st_uid != os.geteuid():
-            raise PermissionError(1, "it belongs to another user; set TMPDIR to a folder of your own", str(folder))
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+    """Lock the folder of all labs, which another lab may have removed while this one waited for the lock."""
+    is_held = False
+    while not is_held:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            _check_owner(descriptor, folder)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            is_held = os.fstat(descriptor).st_nlink > 0
+            if is_held:
+                yield
+        finally:
+            os.close(descriptor)
+
+
+def _check_owner(descriptor: int, folder: Path) -> None:
+    """Raise PermissionError unless the folder belongs to this user, as its parent may be writable by all."""
+    if os.fstat(descriptor).st_uid != os.geteuid():
+        raise PermissionError(1, "it belongs to another user; set TMPDIR to a folder of your own", str(folder))
 
 
 def _read_start_time(pid: int) -> str:
