@@ -5,8 +5,8 @@
     apply      `trackbed apply` on each server requires a reboot
     reboot     all servers reboot
     again      a second `trackbed apply` changes nothing
-    reload     the NICs' drivers are loaded again: udev starts each port's unit, and everything is as planned again
     misfit     Fabrics that do not fit are refused, and the network stays byte for byte
+    reload     the NICs' drivers are loaded again: udev starts each port's unit, and everything is as planned again
     doctor     all checks pass
     pods       a namespace with a VF for each rail
     rdma       writes within every rail, and between rails, as planned
@@ -137,8 +137,8 @@ def run_phases(lab: VmLab, plan: Plan, fabric: bytes, boot: Phase, report: Repor
     run.run_phase("apply", lambda: check_apply(run))
     run.run_phase("reboot", lambda: reboot_servers(run))
     run.run_phase("again", lambda: check_second_apply(run))
-    run.run_phase("reload", lambda: reload_drivers(run))
     run.run_phase("misfit", lambda: check_misfits(run))
+    run.run_phase("reload", lambda: reload_drivers(run))
     run.run_phase("doctor", lambda: check_doctor(run))
     if plan.common.rdma_mode == "shared" and len(plan.nodes) > 1:
         run.run_phase("pods", lambda: _make_pods(run))
