@@ -12,8 +12,15 @@ from trackbed_lab.report.html import render_html
 from trackbed_lab.report.matrix import FAILURES_MAX, build_matrix
 from trackbed_lab.run_result import Phase, RailPair, RunNode, RunPort, RunRail, RunResult
 
-SIZES = {"4 x 8": (4, 8, 2), "6 x 8": (6, 8, 2), "64 x 8": (64, 8, 32), "16 x 64": (16, 64, 8), "40 x 2": (40, 2, 1)}
-NOUNS = {"4 x 8": "port", "6 x 8": "port", "64 x 8": "leaf", "16 x 64": "unit", "40 x 2": "unit"}
+SIZES = {
+    "4 x 8": (4, 8, 2),
+    "6 x 8": (6, 8, 2),
+    "64 x 8": (64, 8, 32),
+    "16 x 64": (16, 64, 8),
+    "40 x 2": (40, 2, 1),
+    "4 x 2": (4, 2, 1),
+}
+NOUNS = {"4 x 8": "port", "6 x 8": "port", "64 x 8": "leaf", "16 x 64": "unit", "40 x 2": "unit", "4 x 2": "port"}
 
 
 def build_run(size: str) -> RunResult:
@@ -83,6 +90,17 @@ def test_ports_are_grouped_until_the_drawing_can_be_read(size: str) -> None:
         listed = [(port.node, port.rail) for group in matrix.groups for port in group.ports]
         assert sorted(listed) == sorted((port.node, port.rail) for port in run.ports)
         assert {port.pairs for group in matrix.groups for port in group.ports} == {len(run.ports) - 1}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_labels_of_the_matrix_have_their_room(size: str) -> None:
+    matrix = build_matrix(build_run(size))
+    ends = [*matrix.lines[1:], matrix.size - 1]
+    widths = [end - start for start, end in zip(matrix.lines, ends, strict=True)]
+    needed = [7 * len(band.text) for band in matrix.bands]
+    across = [11] * len(needed) if matrix.turned else needed
+    assert [(need, width) for need, width in zip(across, widths, strict=True) if need > width] == []
+    assert max(needed) < matrix.label
 
 
 @pytest.mark.parametrize("size", ["4 x 8", "64 x 8"])

@@ -9,6 +9,11 @@ from trackbed_lab.run_result import RailPair, RunPort, RunResult
 
 CELL = 15
 LABEL = 112
+"""Room for labels beside the drawing, at least."""
+_RAIL_LABEL = 28
+"""Room for the label of a row, such as r7, inside LABEL."""
+_CHARACTER = 7
+"""Width of a character of a label at 11 px, at most: DejaVu Sans, the widest of the usual fonts."""
 FAILURES_MAX = 100
 """Pairs that are listed one by one; the output as JSON has all."""
 
@@ -60,6 +65,8 @@ class Matrix(NamedTuple):
     size: int
     cell: int
     label: int
+    turned: bool
+    """Whether the labels of columns are vertical, because a band is narrower than its label."""
     cells: tuple[Cell, ...]
     rows: tuple[Label, ...]
     bands: tuple[Label, ...]
@@ -91,21 +98,26 @@ def build_matrix(result: RunResult) -> Matrix:
     grouping = group_ports(result)
     tones = list(map(choose_tone, result.pairs))
     counts = Counter(tones)
-    starts = [number for number, group in enumerate(grouping.groups) if _is_start(grouping, number, group.band)]
+    bands = _list_bands(grouping)
     wrong = (pair for pair, tone in zip(result.pairs, tones, strict=True) if tone in _NOT_AS_PLANNED)
     failures = list(map(_describe_pair, wrong))
+    label = max(LABEL, _RAIL_LABEL + max((_measure(group.band) for group in grouping.groups), default=0))
     return Matrix(
         noun=grouping.noun,
-        size=LABEL + len(grouping.groups) * CELL + 1,
+        size=label + len(grouping.groups) * CELL + 1,
         cell=CELL,
-        label=LABEL,
-        cells=tuple(_iter_cells(result, tones, grouping)),
+        label=label,
+        turned=any(_measure(grouping.groups[start].band) > (end - start) * CELL for start, end in bands),
+        cells=tuple(_iter_cells(result, tones, grouping, label)),
         rows=tuple(
-            Label(LABEL - 6, LABEL + number * CELL + CELL - 4, group.label, group.rail)
+            Label(label - 6, label + number * CELL + CELL - 4, group.label, group.rail)
             for number, group in enumerate(grouping.groups)
         ),
-        bands=tuple(_iter_band_labels(grouping, starts)),
-        lines=tuple(LABEL + number * CELL for number in starts),
+        bands=tuple(
+            Label(middle := label + (start + end) / 2 * CELL, middle, grouping.groups[start].band, -1)
+            for start, end in bands
+        ),
+        lines=tuple(label + start * CELL for start, _ in bands),
         counts=tuple((tone, caption, counts[tone]) for tone, caption in _CAPTIONS.items() if counts[tone]),
         groups=() if grouping.noun == "port" else tuple(_iter_groups(result, tones, grouping)),
         failures=tuple(failures[:FAILURES_MAX]),
@@ -113,28 +125,29 @@ def build_matrix(result: RunResult) -> Matrix:
     )
 
 
-def _is_start(grouping: Grouping, number: int, band: str) -> bool:
-    return number == 0 or grouping.groups[number - 1].band != band
+def _list_bands(grouping: Grouping) -> list[tuple[int, int]]:
+    """Return the number of the first group of each band, and that of the first one behind it."""
+    names = [group.band for group in grouping.groups]
+    starts = [number for number, name in enumerate(names) if number == 0 or names[number - 1] != name]
+    return list(zip(starts, [*starts[1:], len(names)], strict=True))
 
 
-def _iter_band_labels(grouping: Grouping, starts: Sequence[int]) -> Iterable[Label]:
-    for start, end in zip(starts, [*starts[1:], len(grouping.groups)], strict=True):
-        middle = LABEL + (start + end) / 2 * CELL
-        yield Label(middle, middle, grouping.groups[start].band, -1)
+def _measure(text: str) -> int:
+    return len(text) * _CHARACTER
 
 
-def _iter_cells(result: RunResult, tones: Sequence[str], grouping: Grouping) -> Iterable[Cell]:
+def _iter_cells(result: RunResult, tones: Sequence[str], grouping: Grouping, label: int) -> Iterable[Cell]:
     if grouping.noun == "port":
         for pair, tone in zip(result.pairs, tones, strict=True):
-            yield _build_cell(*_locate_pair(pair, grouping), tone, _describe_pair(pair))
+            yield _build_cell(label, _locate_pair(pair, grouping), tone, _describe_pair(pair))
         return
     tones_by_place: dict[tuple[int, int], list[str]] = {}
     for pair, tone in zip(result.pairs, tones, strict=True):
         tones_by_place.setdefault(_locate_pair(pair, grouping), []).append(tone)
-    for (source, target), inside in tones_by_place.items():
-        names = f"{grouping.groups[source].name} to {grouping.groups[target].name}"
+    for place, inside in tones_by_place.items():
+        names = " to ".join(grouping.groups[number].name for number in place)
         worst = next(tone for tone in _CAPTIONS if tone in inside)
-        yield _build_cell(source, target, worst, f"{names}: {_summarize(inside)}")
+        yield _build_cell(label, place, worst, f"{names}: {_summarize(inside)}")
 
 
 def _locate_pair(pair: RailPair, grouping: Grouping) -> tuple[int, int]:
@@ -143,8 +156,9 @@ def _locate_pair(pair: RailPair, grouping: Grouping) -> tuple[int, int]:
     return ports[pair.from_node, pair.from_rail], ports[pair.to_node, pair.to_rail]
 
 
-def _build_cell(source: int, target: int, tone: str, text: str) -> Cell:
-    return Cell(LABEL + target * CELL, LABEL + source * CELL, tone, text)
+def _build_cell(label: int, place: tuple[int, int], tone: str, text: str) -> Cell:
+    row, column = place
+    return Cell(label + column * CELL, label + row * CELL, tone, text)
 
 
 def _summarize(tones: Sequence[str]) -> str:
