@@ -30,6 +30,7 @@ from trackbed.prove.rounds import plan_screen
         pytest.param(Measurement(math.nan, 400), None, "unknown", id="not a number"),
         pytest.param(Measurement(math.inf, 400), None, "unknown", id="infinite"),
         pytest.param(Measurement(-1, 400), None, "unknown", id="negative"),
+        pytest.param(Measurement(421, 400), None, "unknown", id="more than the rate"),
         pytest.param(None, None, "not-tested", id="planned, without a value"),
     ],
 )

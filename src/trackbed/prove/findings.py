@@ -15,6 +15,9 @@ from typing import Literal, NamedTuple
 
 FAIL_BELOW, WARN_BELOW, MEDIAN_BELOW = 0.90, 0.95, 0.97
 
+MOST_FRACTION = 1.05
+"""A higher rate was measured or read wrongly, as where one of both is in another unit."""
+
 ProofVerdict = Literal["pass", "warn", "fail", "unknown", "not-tested"]
 Transport = Literal["rdma", "ip"]
 
@@ -53,6 +56,9 @@ def judge(measurement: Measurement | None, class_median: float | None = None) ->
     if gbps is None or not 0 <= gbps < float("inf"):
         return PathFinding("unknown", transport, None, "the rate that was measured cannot be read; repeat the round")
     fraction = gbps / rate
+    if fraction > MOST_FRACTION:
+        reason = f"{gbps:g} Gb/s is more than the negotiated {rate:g} Gb/s: one of the two is not what it seems"
+        return PathFinding("unknown", transport, None, reason)
     verdict, reason = _compare(fraction, measurement, class_median)
     if verdict == "pass" and transport == "ip":
         return PathFinding("unknown", transport, fraction, "IP reached the rate; RDMA was not tested")

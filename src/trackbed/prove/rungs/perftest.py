@@ -1,0 +1,73 @@
+"""Command lines and JSON of perftest (linux-rdma/perftest 6.29, src/perftest_parameters.c).
+
+Its JSON has no unit, so `--report_gbits` is always given. A file is truncated for each result, but a pipe is not: of
+several documents the last counts. `--output=bandwidth` leaves a trailing comma, `--raw_qos` an unquoted key; both are
+read, since a site's wrapper may add them. What decides about a value (test, device, size) has to be as requested.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from trackbed.prove.rungs.rung import PathEnd, ProbedPath, choose_server_port, get_mapping, get_number, get_text
+
+JSON_FILE = "/dev/stdout"
+"""A pipe of the worker: nothing is left on a disk."""
+_MAX_CHARACTERS = 1 << 16
+_TRAILING_COMMA = re.compile(r",(\s*[}\]])")
+_UNQUOTED_KEY = re.compile(r"^(\s*)([A-Za-z_]\w*)(\s*:)", re.MULTILINE)
+
+
+class PerftestError(ValueError):
+    """Output of perftest that gives no value; the message says why."""
+
+
+def build_argv(program: str, path: ProbedPath, end: PathEnd, *options: str) -> list[str]:
+    """Return the command line of one end: the server's without, the client's with the address of the server."""
+    argv = [program, "-d", end.rdma, "-p", str(choose_server_port(path.b)), "-F"]
+    argv += ["-x", str(end.gid_index)] if end.gid_index is not None else []
+    argv += ["-m", str(path.path_mtu_bytes), "--tclass", str(path.traffic_class), *options]
+    argv += ["--out_json", f"--out_json_file={JSON_FILE}"]
+    return argv if end is path.b else [*argv, path.b.address]
+
+
+def parse_results(text: str, end: PathEnd, test: str, size_bytes: int) -> Mapping[str, Any]:
+    """Return the results of the last document in perftest's output.
+
+    `test` is the name that perftest gives the test. Raises PerftestError if there is no document, or if it is of
+    another test, device or message size.
+    """
+    document = _parse_last_document(text[-_MAX_CHARACTERS:])
+    results, info = get_mapping(document, "results"), get_mapping(document, "test_info")
+    name = get_text(info, "test").replace("Post_List_", "")  # an option of speed alone
+    for key, value, wanted in (("test", name, test), ("Device", get_text(info, "Device"), end.rdma)):
+        if value != wanted:
+            raise PerftestError(f"its JSON has {key} {value!r} instead of {wanted!r}")
+    if "MsgSize" in results and get_number(results, "MsgSize") != size_bytes:
+        raise PerftestError(f"its JSON is of messages of {results['MsgSize']!r} bytes instead of {size_bytes}")
+    return results
+
+
+def read_value(results: Mapping[str, Any], *keys: str) -> float:
+    """Return the first of the keys that is there, a finite number above 0. Raises PerftestError."""
+    key = next((key for key in keys if key in results), keys[0])
+    value = get_number(results, key)
+    if not value:
+        raise PerftestError(f"its JSON has {key} {results.get(key)!r}, which is no measurement")
+    return value
+
+
+def _parse_last_document(text: str) -> object:
+    start = text.rfind('"test_info"')
+    brace = text.rfind("{", 0, max(start, 0))
+    end = text.rfind("}")
+    if start < 0 or brace < 0 or end < start:
+        raise PerftestError("it printed no JSON; perftest 4.5 and newer does")
+    repaired = _UNQUOTED_KEY.sub(r'\1"\2"\3', _TRAILING_COMMA.sub(r"\1", text[brace : end + 1]))
+    try:
+        return json.loads(repaired)
+    except (ValueError, RecursionError) as error:
+        raise PerftestError(f"its JSON cannot be read: {error}") from None

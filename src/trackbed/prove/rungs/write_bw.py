@@ -1,0 +1,59 @@
+"""Rung write_bw: the rate of RDMA writes between two ports, from and to host memory (ib_write_bw of perftest)."""
+
+from __future__ import annotations
+
+from trackbed.prove.rounds import FIRST_SOURCE_PORT, FLOWS
+from trackbed.prove.rungs import perftest
+from trackbed.prove.rungs.rung import (
+    CLIENT_AFTER_SECONDS,
+    PathEnd,
+    ProbedPath,
+    Rung,
+    RungReading,
+    Step,
+    explain_programs,
+    get_text,
+)
+
+_SIZE_BYTES = 65536
+_TRAFFIC_SECONDS = 5
+
+
+def build_steps(path: ProbedPath) -> tuple[Step, Step]:
+    """Return the steps of the client, a, and the server, b."""
+    client = _build_argv(path, path.a)
+    return {"argv": client, "after": CLIENT_AFTER_SECONDS}, {"argv": _build_argv(path, path.b)}
+
+
+def _build_argv(path: ProbedPath, end: PathEnd) -> list[str]:
+    options = ["-s", str(_SIZE_BYTES), "-D", str(_TRAFFIC_SECONDS), "--report_gbits"]
+    if path.source_port is None:
+        options += ["-b", "-q", str(FLOWS)]
+    else:
+        options += ["-q", "1", "--flow_label", str(_to_flow_label(path.source_port))]
+    return perftest.build_argv("ib_write_bw", path, end, *options)
+
+
+def _to_flow_label(source_port: int) -> int:
+    """Return the flow label of a source port, never 0, which lets the kernel choose.
+
+    The kernel makes the low 14 bits of the port of the label's bits 0 to 13, exclusive or bits 14 to 19
+    (rdma_flow_label_to_udp_sport, include/rdma/ib_verbs.h).
+    """
+    return 1 << 14 | (source_port - FIRST_SOURCE_PORT) ^ 1
+
+
+def read(path: ProbedPath, a: object, b: object) -> RungReading:
+    """Return the rate of one direction in Gb/s; perftest adds up both directions of a bidirectional test."""
+    if reading := explain_programs(path, b, a):
+        return reading
+    directions = 2 if path.source_port is None else 1
+    test = "RDMA_Write_Bidirectional_BW_Test" if directions == 2 else "RDMA_Write_BW_Test"  # noqa: PLR2004 - as above
+    try:
+        results = perftest.parse_results(get_text(a, "stdout"), path.a, test, _SIZE_BYTES)
+        return RungReading("measured", perftest.read_value(results, "BW_average", "bw_avg") / directions)
+    except perftest.PerftestError as error:
+        return RungReading("unclear", reason=f"ib_write_bw of {path.a.node} to {path.b.node}: {error}")
+
+
+RUNG = Rung("write_bw", "rdma", "Gb/s", 10.0, build_steps, read, "ib_write_bw", scale="rate")

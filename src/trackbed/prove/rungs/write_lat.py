@@ -1,0 +1,38 @@
+"""Rung write_lat: the latency of small RDMA writes, half a round trip (ib_write_lat of perftest)."""
+
+from __future__ import annotations
+
+from trackbed.prove.rungs import perftest
+from trackbed.prove.rungs.rung import (
+    CLIENT_AFTER_SECONDS,
+    ProbedPath,
+    Rung,
+    RungReading,
+    Step,
+    explain_programs,
+    get_text,
+)
+
+_SIZE_BYTES = 8
+_ITERATIONS = 1000
+
+
+def build_steps(path: ProbedPath) -> tuple[Step, Step]:
+    """Return the steps of the client, a, and the server, b."""
+    options = ("-s", str(_SIZE_BYTES), "-n", str(_ITERATIONS))
+    client, server = (perftest.build_argv("ib_write_lat", path, end, *options) for end in (path.a, path.b))
+    return {"argv": client, "after": CLIENT_AFTER_SECONDS}, {"argv": server}
+
+
+def read(path: ProbedPath, a: object, b: object) -> RungReading:
+    """Return the typical latency in microseconds."""
+    if reading := explain_programs(path, b, a):
+        return reading
+    try:
+        results = perftest.parse_results(get_text(a, "stdout"), path.a, "RDMA_Write_Latency_Test", _SIZE_BYTES)
+        return RungReading("measured", perftest.read_value(results, "t_typical", "avg_lat"))
+    except perftest.PerftestError as error:
+        return RungReading("unclear", reason=f"ib_write_lat of {path.a.node} to {path.b.node}: {error}")
+
+
+RUNG = Rung("write_lat", "rdma", "us", 6.0, build_steps, read, "ib_write_lat", scale="latency")

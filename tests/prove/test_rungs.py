@@ -1,0 +1,248 @@
+"""Rungs: what each end runs, and how its output becomes a value, a failure, or no test."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trackbed.prove.rungs import GID, LADDER, PATH_RUNGS, gid, ping, rdma_cm, write_bw, write_lat
+from trackbed.prove.rungs.rung import PathEnd, ProbedPath, RungReading
+
+SAMPLES = Path(__file__).with_name("perftest")
+A = PathEnd("gpu1", 0, "rail0", "rail0", "10.0.0.1", 3)
+B = PathEnd("gpu2", 0, "rail0", "rail0", "10.0.0.2", 5)
+PATH = ProbedPath(A, B, 4200, 4096, 106)
+ISOLATED = PATH._replace(b=B._replace(rail=1, rdma="rail1"), is_isolated=True)
+ENDED = {"status": 0, "stdout": "", "stderr": ""}
+
+
+def read_sample(name: str) -> dict[str, Any]:
+    """Return the answer of a client that printed a sample."""
+    return {**ENDED, "stdout": (SAMPLES / name).read_text()}
+
+
+def build_pings(small: str = "answered", large: str = "answered", **report: Any) -> dict[str, Any]:
+    """Return the answer of a node to a ping step; the large packet has the report."""
+    return {"pings": [{"outcome": small, "rttMs": 0.1}, {"outcome": large, "rttMs": 0.2, **report}]}
+
+
+def test_the_ladder_has_every_rung_once_from_the_wire_up() -> None:
+    assert [name for name in LADDER if name != GID] == list(PATH_RUNGS)
+    assert [PATH_RUNGS[name].transport for name in LADDER if name != GID] == ["ip", "rdma", "rdma", "rdma"]
+
+
+def test_both_ends_ping_the_other_with_a_small_and_the_largest_packet() -> None:
+    assert ping.build_steps(PATH)[1] == {
+        "pings": [
+            {"source": "10.0.0.2", "target": "10.0.0.1", "payloadBytes": 56},
+            {"source": "10.0.0.2", "target": "10.0.0.1", "payloadBytes": 4172},
+        ]
+    }
+
+
+PINGS: dict[str, tuple[ProbedPath, Any, Any, RungReading]] = {
+    "both": (PATH, build_pings(), build_pings(), RungReading("measured", 0.2)),
+    "small alone": (
+        PATH,
+        build_pings(),
+        build_pings(large="too-large", mtuBytes=1500, by="10.0.0.9", reason="Message too long"),
+        RungReading(
+            "failed",
+            None,
+            "gpu2 to gpu1: 4200 bytes are lost and 84 arrive: an MTU on the path is too small"
+            " (10.0.0.9: Message too long, MTU 1500)",
+        ),
+    ),
+    "silent": (
+        PATH,
+        build_pings("silent", "silent"),
+        build_pings(),
+        RungReading("failed", None, "gpu1 to gpu2: no reply"),
+    ),
+    "isolated": (ISOLATED, build_pings("silent", "silent"), build_pings("silent", "silent"), RungReading("measured")),
+    "not isolated": (
+        ISOLATED,
+        build_pings("silent", "silent"),
+        build_pings("answered", "silent"),
+        RungReading("failed", None, "gpu2 to gpu1 replies, and the Fabric isolates the rails"),
+    ),
+    "refused": (
+        PATH,
+        {"failure": "may not open a socket"},
+        build_pings(),
+        RungReading("not-tested", None, "it cannot ping: may not open a socket", "gpu1"),
+    ),
+    "garbled": (PATH, {"pings": [1]}, build_pings(), RungReading("unclear", None, "its answer cannot be read", "gpu1")),
+}
+
+
+@pytest.mark.parametrize(("path", "a", "b", "reading"), PINGS.values(), ids=PINGS)
+def test_pings_of_both_ends_are_read(path: ProbedPath, a: Any, b: Any, reading: RungReading) -> None:
+    assert ping.read(path, a, b) == reading
+
+
+def test_rping_connects_from_and_to_the_planned_addresses() -> None:
+    client, server = rdma_cm.build_steps(PATH)
+    assert " ".join(client["argv"]) == "rping -c -a 10.0.0.2 -I 10.0.0.1 -p 18515 -C 3"
+    assert " ".join(server["argv"]) == "rping -s -a 10.0.0.2 -p 18515 -C 3"
+    assert (client["after"], server.get("after", 0)) == (1.0, 0)
+
+
+FAILED = {"status": 1, "stdout": "", "stderr": "cma event RDMA_CM_EVENT_ADDR_ERROR, error -19\n"}
+CONNECTIONS: dict[str, tuple[ProbedPath, Any, Any, RungReading]] = {
+    "connected": (PATH, ENDED, ENDED, RungReading("measured")),
+    "the server's status does not count": (PATH, ENDED, FAILED, RungReading("measured")),
+    "failed": (
+        PATH,
+        FAILED,
+        ENDED,
+        RungReading(
+            "failed",
+            None,
+            "gpu1 to gpu2: the client failed with status 1: cma event RDMA_CM_EVENT_ADDR_ERROR, error -19",
+        ),
+    ),
+    "ended by us": (
+        PATH,
+        {**FAILED, "status": None, "stderr": ""},
+        ENDED,
+        RungReading("failed", None, "gpu1 to gpu2: the client did not end in time: it printed nothing"),
+    ),
+    "missing": (
+        PATH,
+        ENDED,
+        {"missing": "rping"},
+        RungReading(
+            "not-tested",
+            None,
+            "it has no rping: install rdmacm-utils (Debian, Ubuntu) or librdmacm-utils (RHEL)",
+            "gpu2",
+        ),
+    ),
+    "isolated": (ISOLATED, FAILED, ENDED, RungReading("measured")),
+    "not isolated": (
+        ISOLATED,
+        ENDED,
+        ENDED,
+        RungReading("failed", None, "gpu1 to gpu2 connects, and the Fabric isolates the rails"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("path", "a", "b", "reading"), CONNECTIONS.values(), ids=CONNECTIONS)
+def test_connections_are_read(path: ProbedPath, a: Any, b: Any, reading: RungReading) -> None:
+    assert rdma_cm.read(path, a, b) == reading
+
+
+def test_writes_have_their_unit_size_device_gid_and_traffic_class() -> None:
+    client, server = write_bw.build_steps(PATH)
+    common = "-m 4096 --tclass 106 -s 65536 -D 5 --report_gbits -b -q 32 --out_json --out_json_file=/dev/stdout"
+    assert " ".join(client["argv"]) == f"ib_write_bw -d rail0 -p 18515 -F -x 3 {common} 10.0.0.2"
+    assert " ".join(server["argv"]) == f"ib_write_bw -d rail0 -p 18515 -F -x 5 {common}"
+
+
+def test_a_single_flow_goes_one_way_with_the_flow_label_of_its_source_port() -> None:
+    ports = (0xC000, 0xC001, 0xC007, 0xFFFF)
+    clients = [write_bw.build_steps(PATH._replace(source_port=port))[0]["argv"] for port in ports]
+    labels = [int(argv[argv.index("--flow_label") + 1]) for argv in clients]
+    assert [(label & 0x3FFF ^ label >> 14) | 0xC000 for label in labels] == list(ports)  # as the kernel does
+    assert 0 not in labels
+    assert not any("-b" in argv for argv in clients)
+
+
+def test_an_infiniband_port_has_no_gid_index() -> None:
+    client, _ = write_lat.build_steps(PATH._replace(a=A._replace(gid_index=None)))
+    assert "-x" not in client["argv"]
+
+
+@pytest.mark.parametrize("name", ["bw.txt", "twice.txt", "bw-only.txt", "raw-qos.txt"])
+def test_the_rate_of_one_direction_is_read_from_what_perftest_prints(name: str) -> None:
+    assert write_bw.read(PATH, read_sample(name), ENDED) == RungReading("measured", 776.11 / 2)
+
+
+def test_the_typical_latency_is_read() -> None:
+    assert write_lat.read(PATH, read_sample("lat.txt"), ENDED) == RungReading("measured", 1.79)
+
+
+WRONG = {
+    "no JSON": ("(?s).*", "", "it printed no JSON; perftest 4.5 and newer does"),
+    "cut": (r'(?s)"MsgRate.*', "}", "its JSON cannot be read: "),
+    "another device": ('"rail0"', '"mlx5_0"', "its JSON has Device 'mlx5_0' instead of 'rail0'"),
+    "one direction": (
+        "Bidirectional_",
+        "",
+        "its JSON has test 'RDMA_Write_BW_Test' instead of 'RDMA_Write_Bidirectional_BW_Test'",
+    ),
+    "another size": ('"MsgSize": 65536', '"MsgSize": 2', "its JSON is of messages of 2 bytes instead of 65536"),
+    "no number": ('"BW_average": 776.11', '"BW_average": nan', "its JSON cannot be read: "),
+    "not finite": ('"BW_average": 776.11', '"BW_average": Infinity', "its JSON has BW_average inf, which is no"),
+    "zero": ('"BW_average": 776.11', '"BW_average": 0.00', "its JSON has BW_average 0.0, which is no measurement"),
+    "a text": ('"BW_average": 776.11', '"BW_average": "776"', "its JSON has BW_average '776', which is no"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "reason"), WRONG.values(), ids=WRONG)
+def test_output_that_is_not_as_requested_gives_no_value(old: str, new: str, reason: str) -> None:
+    output = read_sample("bw.txt")
+    reading = write_bw.read(PATH, {**output, "stdout": re.sub(old, new, output["stdout"], count=1)}, ENDED)
+    assert (reading.state, reading.value) == ("unclear", None)
+    assert reading.reason.startswith(f"ib_write_bw of gpu1 to gpu2: {reason}")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["pings", "outcome", "status", "stdout", "missing", "failure", "rttMs"]), inner, max_size=4
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(JSON, JSON, st.sampled_from(list(PATH_RUNGS.values())), st.booleans())
+def test_whatever_a_node_answers_is_read(a: object, b: object, rung: Any, isolated: bool) -> None:
+    reading = rung.read(PATH._replace(is_isolated=isolated), a, b)
+    assert reading.state in {"measured", "failed", "unclear", "not-tested"}
+
+
+def build_gids(gids: dict[int, str], types: dict[int, str]) -> dict[str, str]:
+    port = "/sys/class/infiniband/rail0/ports/1"
+    files = {f"{port}/gids/{index}": text for index, text in gids.items()}
+    return files | {f"{port}/gid_attrs/types/{index}": text for index, text in types.items()}
+
+
+ZERO = "0000:0000:0000:0000:0000:0000:0000:0000"
+MAPPED = "0000:0000:0000:0000:0000:ffff:0a00:0001"
+GIDS: dict[str, tuple[dict[int, str], dict[int, str], gid.GidReading]] = {
+    "v2": ({0: ZERO, 2: MAPPED, 3: MAPPED}, {2: "IB/RoCE v1", 3: "RoCE v2"}, gid.GidReading(3)),
+    "v1 alone": (
+        {2: MAPPED},
+        {2: "IB/RoCE v1"},
+        gid.GidReading(None, "rail0 has a GID of 10.0.0.1, but none of RoCE v2"),
+    ),
+    "none": ({0: ZERO, 1: "garbled"}, {}, gid.GidReading(None, "rail0 has no GID of 10.0.0.1")),
+    "no device": (
+        {},
+        {},
+        gid.GidReading(None, "it has no RDMA device rail0, or its GIDs cannot be read", is_unknown=True),
+    ),
+}
+
+
+@pytest.mark.parametrize(("gids", "types", "reading"), GIDS.values(), ids=GIDS)
+def test_the_gid_of_the_planned_address_is_found(
+    gids: dict[int, str], types: dict[int, str], reading: gid.GidReading
+) -> None:
+    assert gid.find_gid(A, "ethernet", build_gids(gids, types)) == reading
+
+
+def test_any_gid_but_zero_is_one_of_infiniband() -> None:
+    files = build_gids({0: "fe80:0000:0000:0000:0002:c903:0000:0001", 1: ZERO}, {})
+    assert gid.find_gid(A, "infiniband", files) == gid.GidReading(0)
