@@ -55,7 +55,7 @@ def to_camel(name: str) -> str:
 
 def to_document(value: object, key: _Key = str) -> Any:  # noqa: ANN401 - any JSON value
     """Convert a value to dicts, lists and scalars; `key` converts the names of fields."""
-    if value is None or isinstance(value, (str, int)):
+    if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()

@@ -1,7 +1,9 @@
 """What a proof costs, computed before anything runs."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from trackbed.fabric.plan.plan import Plan
 from trackbed.prove.blame import MOST_COVER_REPEATS, MOST_REPEATS
 from trackbed.prove.coverage import combine_rounds
 from trackbed.prove.rounds import (
@@ -13,10 +15,14 @@ from trackbed.prove.rounds import (
     plan_matrix,
     plan_screen,
 )
-from trackbed.prove.topology import FabricTopology
+from trackbed.prove.rungs import GID, PATH_RUNGS
+from trackbed.prove.rungs.rung import Rung
+from trackbed.prove.topology import FabricTopology, build_topology
 
 ROUND_SECONDS = 8
 """Start at one time for all (2 s), traffic (5 s), collection of values (1 s): an assumption, not a measurement."""
+START_SECONDS = 1
+"""From sending the sheet of a rung to its first round."""
 
 
 class Budget(NamedTuple):
@@ -36,6 +42,71 @@ class Budget(NamedTuple):
     def most_seconds(self) -> int:
         """Seconds with all repeats."""
         return (self.rounds + self.repeats) * ROUND_SECONDS
+
+
+class RungBudget(NamedTuple):
+    """The cost of a rung, without repeats."""
+
+    rung: str
+    transport: str
+    tests: int
+    rounds: int
+    seconds: float
+
+
+class LadderBudget(NamedTuple):
+    """The cost of a mode on some rungs."""
+
+    mode: str
+    nodes: int
+    ports: int
+    rungs: tuple[RungBudget, ...]
+    seconds: float
+    """Seconds of all rungs, without connecting and without repeats."""
+    most_repeats: int
+    """Rounds that suspects may add on each rung, at most."""
+    most_seconds: float
+    """Seconds with all repeats."""
+    coverage: float | None
+    """Least probability that a link between leaf and spine is hit; None for a mode that does not count it."""
+
+
+def compute_ladder_budget(plan: Plan, mode: str, rungs: Sequence[str]) -> LadderBudget:
+    """Return the cost of a mode for the nodes of a plan on some rungs. Raises KeyError for another mode or rung."""
+    topology = build_topology(plan)
+    budget = compute_budget(topology, mode)
+    ports = topology.count_ports()
+    isolated = _count_isolated_tests(topology) if mode == "matrix" and plan.common.cross_rail == "isolated" else 0
+    costs = tuple(
+        RungBudget(GID, "rdma", ports, 0, 0.0) if name == GID else _cost_rung(PATH_RUNGS[name], budget, isolated)
+        for name in rungs
+    )
+    seconds = sum(cost.seconds for cost in costs)
+    # Latency asks for no repeats.
+    repeated = (PATH_RUNGS[name] for name in rungs if name != GID and PATH_RUNGS[name].scale != "latency")
+    repeats = budget.repeats * sum(rung.seconds + START_SECONDS for rung in repeated)
+    coverage = min(filter(None, compute_link_probabilities(topology, budget.rounds).values()), default=None)
+    return LadderBudget(
+        mode,
+        len(topology.nodes),
+        ports,
+        costs,
+        seconds,
+        budget.repeats,
+        seconds + repeats,
+        coverage if mode == "cover" else None,
+    )
+
+
+def _cost_rung(rung: Rung, budget: Budget, isolated: int) -> RungBudget:
+    tests = budget.tests - (0 if rung.tests_isolation else isolated)
+    seconds = START_SECONDS + budget.rounds * rung.seconds if tests else 0.0
+    return RungBudget(rung.name, rung.transport, tests, budget.rounds, seconds)
+
+
+def _count_isolated_tests(topology: FabricTopology) -> int:
+    rounds = ((a, b) for tests in plan_matrix(topology) for a, b in zip(tests.a, tests.b, strict=True))
+    return sum(a % topology.rails != b % topology.rails for a, b in rounds)
 
 
 def compute_budget(topology: FabricTopology, mode: str) -> Budget:

@@ -41,10 +41,11 @@ def rank(culprits: list[Culprit]) -> tuple[Culprit, ...]:
 
 def describe(culprit: Culprit, topology: FabricTopology) -> str:
     """Return where a culprit is, how much is missing, and what to look at."""
-    return f"{_locate(culprit, topology)} is low by {culprit.loss:.0%}: {_ADVICE[culprit.kind]}"
+    return f"{locate(culprit, topology)} is low by {culprit.loss:.0%}: {ADVICE[culprit.kind]}"
 
 
-def _locate(culprit: Culprit, topology: FabricTopology) -> str:
+def locate(culprit: Culprit, topology: FabricTopology) -> str:
+    """Return where a culprit is."""
     leaves = " and ".join(topology.leaves[leaf] for leaf in culprit.leaves)
     spine = "a spine that was not traced" if culprit.spine is None else f"spine {culprit.spine}"
     rail = f"rail {culprit.rail}"
@@ -66,7 +67,7 @@ def _locate(culprit: Culprit, topology: FabricTopology) -> str:
 
 
 _SHOWN_NODES = 3
-_ADVICE: dict[CulpritKind, str] = {
+ADVICE: dict[CulpritKind, str] = {
     "fabric": "compare its uplinks with what the leaves' ports need, and ECN and PFC of its switches",
     "rail": "compare QoS, MTU and speed of this rail's ports and leaves with those of another rail",
     "leaf": "compare the switch's MTU, QoS and software with those of another leaf",
@@ -77,3 +78,4 @@ _ADVICE: dict[CulpritKind, str] = {
     "node": "run `trackbed doctor` on it; compare its BIOS and PCIe settings with another node",
     "port": "run `trackbed doctor` on the node; compare PCIe width and error counters, then swap the cable",
 }
+"""What to look at, by kind."""

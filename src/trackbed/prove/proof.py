@@ -1,0 +1,275 @@
+"""A proof: rung after rung, each with its rounds, its results and its culprits.
+
+    run = prove(plan, "screen", LADDER)
+    sheet = next(run)                     # a Sheet for all nodes
+    sheet = run.send(answers)             # and so on, until StopIteration has the Proof
+
+Files of the ports are read first and last. A test that does not pass on a rung is not tested on those above it. Every
+planned test has one result on each rung, so planned = tested + not-tested, whatever is lost. Repeats that blame asks
+for are no planned tests.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import NamedTuple
+
+from trackbed.fabric.plan.plan import Plan
+from trackbed.prove.blame import Blame, investigate
+from trackbed.prove.culprits import Culprit
+from trackbed.prove.facts import CounterChange, PortFacts, build_step, compare_counters, parse_facts
+from trackbed.prove.findings import PathFinding
+from trackbed.prove.links import UNTRACED, Trace
+from trackbed.prove.paths import build_path, list_ends
+from trackbed.prove.results import PathResult, PlannedTest, judge_readings
+from trackbed.prove.rounds import PLANNERS, Round
+from trackbed.prove.rungs import GID, PATH_RUNGS
+from trackbed.prove.rungs.rung import PathEnd, ProbedPath, Rung, RungReading, Step, explain_missing
+from trackbed.prove.sheets import Answers, Sheet, SheetRound, build_sheet
+from trackbed.prove.topology import FabricTopology, build_topology, read_uplinks
+
+MOST_ROUNDS = 64
+"""Rounds of a sheet at most: on 8 rails it has 300 KB for a node."""
+FACTS_SECONDS = 1.0
+"""Length of the round in which nodes read their files."""
+
+
+class RungCulprit(NamedTuple):
+    """What a rung blames, and why, where the rung itself knows it."""
+
+    rung: str
+    culprit: Culprit
+    reason: str = ""
+    look: str = ""
+
+
+class Stop(NamedTuple):
+    """Why a test is not run; `node` is the node that the reason is about, where it is one."""
+
+    reason: str
+    node: str = ""
+
+
+class Proof(NamedTuple):
+    """What a proof found."""
+
+    topology: FabricTopology
+    ends: Mapping[int, PathEnd]
+    results: tuple[PathResult, ...]
+    culprits: tuple[RungCulprit, ...]
+    undecided: tuple[tuple[str, int], ...]
+    """Rung and port of suspects that their repeats could not decide."""
+    counters: Mapping[int, list[CounterChange]]
+    """Counters of each port that changed during the run."""
+    repeats: int
+    """Rounds that suspects added."""
+
+
+@dataclass
+class _Run:
+    """What a proof knows so far."""
+
+    plan: Plan
+    topology: FabricTopology
+    ends: dict[int, PathEnd]
+    rounds: list[Round] = field(default_factory=list)
+    facts: dict[int, PortFacts] = field(default_factory=dict)
+    failures: Mapping[str, str] = field(default_factory=dict)
+    stops: dict[PlannedTest, Stop] = field(default_factory=dict)
+    """Tests that a lower rung has stopped."""
+    port_stops: dict[int, Stop] = field(default_factory=dict)
+    """Ports without tests of RDMA."""
+    results: list[PathResult] = field(default_factory=list)
+    culprits: list[RungCulprit] = field(default_factory=list)
+    undecided: list[tuple[str, int]] = field(default_factory=list)
+    repeats: int = 0
+
+
+def prove(plan: Plan, mode: str, rungs: Sequence[str]) -> Generator[Sheet, Answers, Proof]:
+    """Prove the nodes of a plan by the rounds of a mode, on these rungs of the ladder, lowest first.
+
+    Raises ValueError if the plan has no addresses, KeyError for an unknown mode or rung.
+    """
+    if not plan.common.has_addresses:
+        raise ValueError("the Fabric plans no addresses (scheme none), so that no test has a source and a target")
+    topology = build_topology(plan)
+    run = _Run(plan, topology, list_ends(plan, topology))
+    run.facts = yield from _read_facts(run)
+    rates = [facts.rate_gbps for facts in run.facts.values() if facts.rate_gbps]
+    run.topology = build_topology(plan, read_uplinks(plan, median(rates) if rates else None))
+    run.rounds = list(PLANNERS[mode](run.topology))
+    for name in rungs:
+        if name == GID:
+            _judge_gids(run)
+        else:
+            yield from _climb(run, PATH_RUNGS[name])
+    after = yield from _read_facts(run)
+    changes = {
+        port: compare_counters(facts.counters, after[port].counters)
+        for port, facts in run.facts.items()
+        if port in after
+    }
+    return Proof(
+        run.topology,
+        run.ends,
+        tuple(run.results),
+        tuple(run.culprits),
+        tuple(run.undecided),
+        {port: counters for port, counters in changes.items() if counters},
+        run.repeats,
+    )
+
+
+def _read_facts(run: _Run) -> Generator[Sheet, Answers, dict[int, PortFacts]]:
+    """Read the files of every port whose node answers."""
+    steps: dict[str, list[tuple[int, Step]]] = {}
+    for port, end in run.ends.items():
+        if end.node not in run.failures:
+            steps.setdefault(end.node, []).append((2 * port, build_step(end)))
+    answers = yield Sheet("files", (SheetRound(FACTS_SECONDS, steps),))
+    run.failures = answers.failures
+    link_type = run.plan.common.link_type
+    return {
+        port: parse_facts(answers.outputs[2 * port], end, link_type)
+        for port, end in run.ends.items()
+        if 2 * port in answers.outputs
+    }
+
+
+def _judge_gids(run: _Run) -> None:
+    """Judge the GID of each port; a port without one has no test of RDMA."""
+    for port, end in run.ends.items():
+        facts = run.facts.get(port)
+        finding = _judge_gid(run, end, facts)
+        if facts and finding.verdict == "pass" and run.plan.common.link_type == "ethernet":
+            run.ends[port] = end._replace(gid_index=facts.gid.gid_index)
+        if finding.verdict == "fail":
+            node, rail = divmod(port, run.topology.rails)
+            look = f"run `trackbed doctor --nodes {end.node}`: its address, or its RDMA device, is not as planned"
+            culprit = Culprit("port", 1.0, rail=rail, nodes=(node,))
+            run.culprits.append(RungCulprit(GID, culprit, finding.reason, look))
+        if finding.verdict != "pass":
+            run.port_stops[port] = Stop(finding.reason, end.node)
+        run.results.append(PathResult(GID, PlannedTest(0, "port", port, port), finding, node=end.node))
+
+
+def _judge_gid(run: _Run, end: PathEnd, facts: PortFacts | None) -> PathFinding:
+    if facts is None:
+        return PathFinding("not-tested", "rdma", None, _explain_loss(run, end.node))
+    if facts.gid.gid_index is None:
+        return PathFinding("unknown" if facts.gid.is_unknown else "fail", "rdma", None, facts.gid.reason)
+    return PathFinding("pass", "rdma", None)
+
+
+def _explain_loss(run: _Run, node: str) -> str:
+    return run.failures.get(node, "it was lost in this round, and in its repeat")
+
+
+def _climb(run: _Run, rung: Rung) -> Generator[Sheet, Answers, None]:
+    """Test all rounds on a rung, and find its culprits with the repeats that they need."""
+    rounds = [_fit_round(tests, rung) for tests in run.rounds]
+    by_round = [list(_list_tests(run, tests, number)) for number, tests in enumerate(rounds, start=1)]
+    planned = [test for tests in by_round for test in tests if rung.tests_isolation or not test.is_isolated]
+    readings = yield from _measure(run, rung, rung.name, planned)
+    results = judge_readings(rung, planned, readings, run.facts)
+    run.results += results
+    for result in results:
+        if result.finding.verdict not in {"pass", "warn"}:
+            is_open = result.finding.verdict == "not-tested"
+            stop = Stop(result.finding.reason, result.node) if is_open else Stop(f"{rung.name} did not pass")
+            run.stops.setdefault(result.test._replace(source_port=None), stop)
+    if rung.scale != "latency":
+        values = {result.test: _get_value(result) for result in results}
+        columns = [[values.get(test, math.nan) for test in tests] for tests in by_round]
+        blame = yield from _blame(run, rung, list(zip(rounds, columns, strict=True)))
+        run.culprits += (RungCulprit(rung.name, culprit) for culprit in blame.culprits)
+        run.undecided += ((rung.name, port) for port in blame.undecided)
+
+
+def _fit_round(tests: Round, rung: Rung) -> Round:
+    """Return a round without its source ports, unless the rung sends single flows."""
+    return tests if rung.scale == "rate" else tests._replace(source_ports=array("i"))
+
+
+def _list_tests(run: _Run, tests: Round, number: int) -> Iterator[PlannedTest]:
+    source_ports = tests.source_ports or [None] * len(tests.a)
+    rails, is_split = run.topology.rails, run.plan.common.cross_rail == "isolated"
+    for a, b, source_port in zip(tests.a, tests.b, source_ports, strict=True):
+        yield PlannedTest(number, tests.kind, a, b, source_port, is_split and a % rails != b % rails)
+
+
+def _get_value(result: PathResult) -> float:
+    """Return what blame counts: the share of the rate that was reached; NaN without a value."""
+    fraction = None if result.finding.verdict in {"unknown", "not-tested"} else result.finding.fraction
+    return math.nan if fraction is None else fraction
+
+
+def _measure(
+    run: _Run, rung: Rung, title: str, tests: Sequence[PlannedTest]
+) -> Generator[Sheet, Answers, list[RungReading]]:
+    """Return the reading of each test; a test that a lower rung or a lost node stops is not run."""
+    stops = [_find_stop(run, rung, test) for test in tests]
+    paths = [None if stop.reason else _build_path(run, test) for test, stop in zip(tests, stops, strict=True)]
+    by_round: dict[int, dict[int, ProbedPath]] = {}
+    for number, (test, path) in enumerate(zip(tests, paths, strict=True)):
+        if path is not None:
+            by_round.setdefault(test.round, {})[number] = path
+    outputs: dict[int, object] = {}
+    numbers = sorted(by_round)
+    for first in range(0, len(numbers), MOST_ROUNDS):
+        chosen = numbers[first : first + MOST_ROUNDS]
+        part = f"{title}, from round {chosen[0]}" if first else title
+        answers = yield build_sheet(rung, part, (by_round[number] for number in chosen))
+        outputs |= answers.outputs
+        run.failures = answers.failures
+    return [
+        RungReading("not-tested", None, *stops[number]) if path is None else _read(run, rung, path, outputs, 2 * number)
+        for number, path in enumerate(paths)
+    ]
+
+
+def _build_path(run: _Run, test: PlannedTest) -> ProbedPath:
+    return build_path(run.plan.common, run.ends[test.a], run.ends[test.b], test.source_port)
+
+
+def _find_stop(run: _Run, rung: Rung, test: PlannedTest) -> Stop:
+    """Return why a test cannot be run; the reason is empty if it can."""
+    for port in (test.a, test.b):
+        node, facts = run.ends[port].node, run.facts.get(port)
+        if node in run.failures:
+            return Stop(_explain_loss(run, node), node)
+        if rung.transport == "rdma" and port in run.port_stops:
+            return run.port_stops[port]
+        if facts and rung.program in facts.missing_programs:
+            return Stop(explain_missing(rung.program), node)
+    return run.stops.get(test._replace(source_port=None), Stop(""))
+
+
+def _read(run: _Run, rung: Rung, path: ProbedPath, outputs: Mapping[int, object], first: int) -> RungReading:
+    for end, step in ((path.a, first), (path.b, first + 1)):
+        if step not in outputs:
+            return RungReading("not-tested", reason=_explain_loss(run, end.node), node=end.node)
+    return rung.read(path, outputs[first], outputs[first + 1])
+
+
+def _blame(run: _Run, rung: Rung, results: Sequence[tuple[Round, Sequence[float]]]) -> Generator[Sheet, Answers, Blame]:
+    """Run blame's requests; the path of a flow is not traced, so that spines stay unknown."""
+    investigation = investigate(run.topology, results)
+    values: Sequence[float] | None = None
+    while True:
+        try:
+            request = next(investigation) if values is None else investigation.send(values)
+        except StopIteration as end:
+            blame: Blame = end.value
+            return blame
+        if isinstance(request, Trace):
+            values = [UNTRACED] * len(request.a)
+            continue
+        tests = list(_list_tests(run, request, 1))
+        readings = yield from _measure(run, rung, f"{rung.name}, repeat {run.repeats + 1}", tests)
+        run.repeats += 1
+        values = [_get_value(result) for result in judge_readings(rung, tests, readings, run.facts)]

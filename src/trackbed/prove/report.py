@@ -1,0 +1,223 @@
+"""A proof as people and programs read it: culprits with their evidence, counts by rung, and what was not tested.
+
+`build_report` returns values of which each is shown as it is: text and JSON come from the same ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
+
+from trackbed.prove.culprits import ADVICE, Culprit, locate
+from trackbed.prove.findings import ProofVerdict, Transport, count_verdicts
+from trackbed.prove.proof import Proof, RungCulprit
+from trackbed.prove.results import PathResult
+from trackbed.prove.rungs import GID, LADDER
+from trackbed.prove.topology import FabricTopology
+
+_SHOWN_COUNTERS = 4
+_BAD: tuple[ProofVerdict, ...] = ("fail", "warn")
+
+
+class CulpritReport(NamedTuple):
+    """A culprit: where it is, what shows it, what to look at."""
+
+    rung: str
+    transport: Transport
+    kind: str
+    where: str
+    evidence: str
+    look: str
+    nodes: tuple[str, ...]
+    rail: int | None
+    leaves: tuple[str, ...]
+    loss: float
+
+
+class RungReport(NamedTuple):
+    """Tests of a rung by verdict; their sum is what was planned."""
+
+    rung: str
+    transport: Transport
+    planned: int
+    verdicts: dict[ProofVerdict, int]
+    unit: str
+    median: float | None
+    """Median of the measured values; None if none was measured."""
+
+
+class Untested(NamedTuple):
+    """Tests that were not run, or that cannot be judged, for one reason."""
+
+    rungs: tuple[str, ...]
+    verdict: Literal["unknown", "not-tested"]
+    tests: int
+    nodes: tuple[str, ...]
+    """Nodes that the reason is about; empty if it is about no node."""
+    reason: str
+
+
+class Unexplained(NamedTuple):
+    """A test that failed, or was low, and that no culprit explains."""
+
+    rung: str
+    transport: Transport
+    verdict: ProofVerdict
+    where: str
+    reason: str
+
+
+class CounterReport(NamedTuple):
+    """A counter that rose during the run; `delta` is None if it started anew in between."""
+
+    node: str
+    rail: int
+    name: str
+    kind: str
+    delta: int | None
+
+
+class ProofReport(NamedTuple):
+    """What a proof says, the most important first."""
+
+    status: int
+    summary: str
+    culprits: tuple[CulpritReport, ...]
+    unexplained: tuple[Unexplained, ...]
+    rungs: tuple[RungReport, ...]
+    untested: tuple[Untested, ...]
+    undecided: tuple[str, ...]
+    """Ports that are suspect, and that their repeats could not decide."""
+    counters: tuple[CounterReport, ...]
+    repeats: int
+    """Rounds that suspects added."""
+
+
+def build_report(proof: Proof) -> ProofReport:
+    """Return the report of a proof. Its status is 0 if all is proved, 1 if something is bad, 3 if something is open."""
+    culprits = tuple(_build_culprit(proof, culprit) for culprit in proof.culprits)
+    rungs = tuple(_count_rung(proof, rung) for rung in LADDER if any(r.rung == rung for r in proof.results))
+    status, summary = _judge_all(culprits, rungs)
+    return ProofReport(
+        status,
+        summary,
+        culprits,
+        tuple(_list_unexplained(proof)),
+        rungs,
+        tuple(_group_untested(proof.results)),
+        tuple(f"{_name_port(proof, port)} ({rung})" for rung, port in proof.undecided),
+        tuple(
+            CounterReport(proof.ends[port].node, proof.ends[port].rail, change.name, change.kind, change.delta)
+            for port, changes in proof.counters.items()
+            for change in changes
+        ),
+        proof.repeats,
+    )
+
+
+def _judge_all(culprits: tuple[CulpritReport, ...], rungs: tuple[RungReport, ...]) -> tuple[int, str]:
+    counts = Counter[str]()
+    for rung in rungs:
+        counts.update(rung.verdicts)
+    total = sum(counts.values())
+    tally = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("pass", "warn", "fail", "unknown", "not-tested"))
+    if culprits or any(counts[verdict] for verdict in _BAD):
+        return 1, f"broken: {total} tests planned: {tally}"
+    if counts["unknown"] or counts["not-tested"] or not total:
+        return 3, f"unknown: {total} tests planned: {tally}"
+    if all(rung.transport == "ip" or rung.rung == GID for rung in rungs):
+        return 3, f"unknown: {total} tests planned: {tally}; by IP alone, no traffic of RDMA was tested"
+    return 0, f"proved: {total} tests planned: {tally}"
+
+
+def _build_culprit(proof: Proof, blamed: RungCulprit) -> CulpritReport:
+    culprit, topology = blamed.culprit, proof.topology
+    concerned = [r for r in proof.results if r.rung == blamed.rung and _concerns(culprit, r, topology)]
+    bad = [result for result in concerned if result.finding.verdict in _BAD]
+    reasons = Counter(result.finding.reason for result in bad if result.finding.reason)
+    example = blamed.reason or next((reason for reason, _ in reasons.most_common(1)), "")
+    tested = [result for result in concerned if result.finding.verdict not in {"unknown", "not-tested"}]
+    evidence = f"{len(bad)} of {len(tested)} tests failed" + (f", such as {example}" if example else "")
+    counters = ", ".join(_list_counters(proof, bad))
+    nodes = tuple(topology.nodes[node] for node in culprit.nodes)
+    return CulpritReport(
+        blamed.rung,
+        bad[0].finding.transport if bad else "rdma",
+        culprit.kind,
+        locate(culprit, topology),
+        blamed.reason or evidence + (f"; counters that rose: {counters}" if counters else ""),
+        blamed.look or ADVICE[culprit.kind],
+        nodes,
+        culprit.rail,
+        tuple(topology.leaves[leaf] for leaf in culprit.leaves),
+        round(culprit.loss, 3),
+    )
+
+
+def _list_counters(proof: Proof, results: Iterable[PathResult]) -> Iterator[str]:
+    ports = dict.fromkeys(port for result in results for port in (result.test.a, result.test.b))
+    rises = [
+        (change.delta, f"{change.name} +{change.delta} ({_name_port(proof, port)})")
+        for port in ports
+        for change in proof.counters.get(port, ())
+        if change.delta
+    ]
+    yield from (text for _, text in sorted(rises, key=lambda rise: -rise[0])[:_SHOWN_COUNTERS])
+
+
+def _concerns(culprit: Culprit, result: PathResult, topology: FabricTopology) -> bool:
+    """Return whether a test runs over what is blamed."""
+    ports = {result.test.a, result.test.b}
+    leaves = {topology.leaf_of[port] for port in ports}
+    if culprit.nodes:
+        rails = topology.rails
+        return any(port // rails in culprit.nodes and culprit.rail in {None, port % rails} for port in ports)
+    if culprit.leaves:
+        return not leaves.isdisjoint(culprit.leaves)
+    return culprit.rail is None or any(port % topology.rails == culprit.rail for port in ports)
+
+
+def _list_unexplained(proof: Proof) -> Iterator[Unexplained]:
+    by_rung: dict[str, list[Culprit]] = defaultdict(list)
+    for blamed in proof.culprits:
+        by_rung[blamed.rung].append(blamed.culprit)
+    for result in proof.results:
+        finding, test = result.finding, result.test
+        blamed_parts = by_rung[result.rung]
+        if finding.verdict in _BAD and not any(_concerns(part, result, proof.topology) for part in blamed_parts):
+            where = " to ".join(_name_port(proof, port) for port in dict.fromkeys((test.a, test.b)))
+            yield Unexplained(result.rung, finding.transport, finding.verdict, where, finding.reason)
+
+
+def _name_port(proof: Proof, port: int) -> str:
+    end = proof.ends[port]
+    return f"{end.node} rail {end.rail}"
+
+
+def _count_rung(proof: Proof, rung: str) -> RungReport:
+    results = [result for result in proof.results if result.rung == rung]
+    values = sorted(result.value for result in results if result.value is not None)
+    return RungReport(
+        rung,
+        results[0].finding.transport,
+        len(results),
+        count_verdicts(result.finding for result in results),
+        next((result.unit for result in results if result.unit), ""),
+        values[len(values) // 2] if values else None,
+    )
+
+
+def _group_untested(results: Iterable[PathResult]) -> Iterator[Untested]:
+    groups: dict[tuple[str, str], list[PathResult]] = defaultdict(list)
+    for result in results:
+        if result.finding.verdict in {"unknown", "not-tested"}:
+            groups[result.finding.verdict, result.finding.reason].append(result)
+    for (verdict, reason), members in groups.items():
+        yield Untested(
+            tuple(dict.fromkeys(member.rung for member in members)),
+            "unknown" if verdict == "unknown" else "not-tested",
+            len(members),
+            tuple(sorted({member.node for member in members if member.node})),
+            reason,
+        )
