@@ -52,6 +52,9 @@ _FILES = {
     "/var/lib/kubelet/cpu_manager_state": '{"policyName":"none"}',
 }
 _WANTED = Wanted(("/etc/netplan/*", "/proc/cmdline"), ("/sys/class/net/*/device",), ("/etc",), (("ip", "link"),))
+_WORKER = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from trackbed.fleet.node import main; main(sys.argv[2].encode())"
+)
 _LATER: tuple[Verb, ...] = ("apply", "undo", "undo")
 
 
@@ -91,6 +94,33 @@ def test_what_is_sent_finds_all_that_it_uses_on_every_interpreter(version: str, 
     command = [str(find_python(version)), "-IS", "-W", "error", str(_CHECK), str(tmp_path), *archive.map_modules()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@on_every_interpreter
+def test_a_sheet_of_a_proof_is_run_on_every_interpreter(version: str, tmp_path: Path) -> None:
+    _write_sources(tmp_path)
+    ping = {"source": "127.0.0.1", "target": "127.0.0.1", "payloadBytes": 4172}
+    steps = [[0, {"argv": ["true"]}], [2, {"pings": [ping]}], [4, {"files": ["/proc/self/stat"], "programs": ["none"]}]]
+    rounds = [{"round": 0, "at": 0.0, "seconds": 60.0, "steps": steps}]
+    request = msgspec.json.encode({"verb": "prove", "seconds": 60}).decode()
+    with subprocess.Popen(
+        [str(find_python(version)), "-IS", "-W", "error", "-c", _WORKER, str(tmp_path), request],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as worker:
+        assert worker.stdin
+        assert worker.stdout
+        worker.stdin.write(msgspec.json.encode({"sheet": 1, "in": 0.0, "rounds": rounds}) + b"\n")
+        worker.stdin.flush()
+        began, *lines = [worker.stdout.readline().removeprefix(b"trackbed ") for _ in range(5)]
+        _, errors = worker.communicate(timeout=120)
+    messages = [msgspec.json.decode(line) for line in lines]
+    outputs = {message["id"]: message["output"] for message in messages[:-1]}
+    assert (began, messages[-1], errors) == (b"began\n", {"sheet": 1, "round": 0, "done": True}, b"")
+    assert outputs[0] == {"status": 0, "stdout": "", "stderr": ""}
+    assert outputs[2]["pings"][0]["outcome"] == "answered"
+    assert (outputs[4]["missing"], "/proc/self/stat" in outputs[4]["files"]) == (["none"], True)
 
 
 def _write_sources(folder: Path) -> None:

@@ -1,6 +1,6 @@
 """The program that runs on a host: it handles one request and answers in one line of JSON.
 
-    standard input    {"verb": "diff" | "apply" | "undo" | "boot" | "reboot" | "capture" | "inspect",
+    standard input    {"verb": "diff" | "apply" | "undo" | "boot" | "reboot" | "capture" | "inspect" | "prove",
                        "name": "gpu-1",
                        "node": {node document}, "files": {format: {path: content}}, "persist": "auto", "seconds": 270,
                        "wanted": {what `capture` reads, as snapshot.Wanted},
@@ -11,7 +11,8 @@
                       trackbed {"outcome": ..., ...}
 
 A lost connection does not stop it: an apply that has begun ends by itself, completed or rolled back. Only SIGTERM and
-the limit of `seconds` stop it, and then it rolls back. Only lines that begin with `trackbed ` count; a login shell may
+the limit of `seconds` stop it, and then it rolls back. Verb `prove` changes nothing and ends with its input; `seconds`
+limit the wait for the next sheet. Only lines that begin with `trackbed ` count; a login shell may
 print others.
 
 The host's files are read under `/`, or under $TRACKBED_ROOT, a captured tree that stands in for a host.
@@ -206,7 +207,28 @@ def _inspect(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     return {"outcome": "same", "reading": reading.build_reading_document(answer)}
 
 
-_HANDLERS = {"boot": _handle_boot, "reboot": _handle_boot, "capture": _capture_snapshot, "inspect": _inspect}
+def _serve_sheets(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+    """Run the sheets of a proof until standard input ends."""
+    from trackbed.fleet import proof_worker  # noqa: PLC0415 - as for a snapshot
+
+    for number in (signal.SIGTERM, signal.SIGALRM):  # nothing is rolled back: the kernel ends the programs
+        signal.signal(number, signal.SIG_DFL)
+    proof_worker.serve_sheets(
+        machine,
+        sys.stdin.fileno(),
+        lambda message: _print_line(json.dumps(message)),
+        lambda seconds: signal.alarm(seconds + request["seconds"]),
+    )
+    return {"outcome": "same"}
+
+
+_HANDLERS = {
+    "boot": _handle_boot,
+    "reboot": _handle_boot,
+    "capture": _capture_snapshot,
+    "inspect": _inspect,
+    "prove": _serve_sheets,
+}
 """The requests that change no setting, by verb."""
 
 

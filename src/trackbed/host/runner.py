@@ -1,4 +1,4 @@
-"""Programs on a machine. No other module of `host` starts programs.
+"""Programs on a machine. No other module of `host`, and none that is sent to hosts, starts programs.
 
 A missing program is `Absent`, which is not a failure: the caller advises the user what to run.
 """
@@ -6,8 +6,12 @@ A missing program is `Absent`, which is not a failure: the caller advises the us
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import subprocess
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Folders in which programs are looked up, regardless of the caller's PATH."""
@@ -70,3 +74,37 @@ class Local:
 
 def _decode_output(raw: bytes | str | None) -> str:
     return raw.decode(errors="replace") if isinstance(raw, bytes) else raw or ""
+
+
+_PR_SET_PDEATHSIG = 1
+"""include/uapi/linux/prctl.h."""
+
+
+def start_program(argv: Sequence[str], path: str = PATH) -> subprocess.Popen[bytes]:
+    """Start a program of this host beside others, with pipes for both outputs, in a session of its own.
+
+    The kernel kills it when the thread that started it dies, so that nothing outlives a caller that was killed. Raises
+    FileNotFoundError if no folder of `path` has the program, other OSErrors if it cannot be started.
+    """
+    import ctypes  # noqa: PLC0415 - as for subprocess
+    import subprocess  # noqa: PLC0415 - as in Local.run
+
+    folders = [folder for folder in path.split(":") if os.access(f"{folder}/{argv[0]}", os.X_OK)]
+    if not folders:
+        raise FileNotFoundError(argv[0])
+    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
+
+    def die_with_parent() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before
+            os._exit(1)
+
+    return subprocess.Popen(  # noqa: S603 - as in Local.run
+        [f"{folders[0]}/{argv[0]}", *argv[1:]],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"PATH": path, "LC_ALL": "C", "HOME": os.environ.get("HOME", "/")},
+        start_new_session=True,
+        preexec_fn=die_with_parent,  # noqa: PLW1509 - callers have one thread
+    )

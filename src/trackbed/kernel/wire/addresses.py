@@ -1,8 +1,9 @@
 """IP addresses as ints, and their conversion for the socket calls."""
 
 import socket
+from typing import Union
 
-SocketAddress = tuple[str, int] | tuple[str, int, int, int]
+SocketAddress = Union[tuple[str, int], tuple[str, int, int, int]]
 """Address argument of the socket calls, for IPv4 and for IPv6."""
 
 _BYTES = {socket.AF_INET: 4, socket.AF_INET6: 16}

@@ -87,7 +87,7 @@ _PROTOCOLS = {
 _HOP_LIMIT_OPTION = {socket.AF_INET: _IP_TTL, socket.AF_INET6: socket.IPV6_UNICAST_HOPS}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ping:
     """An echo request; addresses are ints of `family`."""
 
@@ -105,7 +105,7 @@ class Ping:
     """Zone of link-local IPv6 addresses."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PingResult:
     """Result of one ping."""
 
@@ -122,7 +122,7 @@ class PingResult:
     """Text of the errno; empty for the outcomes answered and silent."""
 
 
-@dataclass(slots=True)
+@dataclass
 class _PendingPing:
     """A ping that has been sent and has no result yet."""
 
