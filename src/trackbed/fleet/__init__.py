@@ -17,6 +17,8 @@ standard library and each other; tests check that, and run them on each version.
 Nothing is left behind, because nothing is stored: the program is in memory and disappears with its process, also after
 kill -9. Only the undo record of apply is kept, below /var/lib/trackbed.
 
+A proof (`proof_ssh`) sends a worker instead. It gets one sheet after the other on its connection, and ends with it.
+
 Each host and run takes one process and one connection. Fan-out and timeouts are ClusterShell's. Keys,
 users, gateways (ProxyJump) and host keys are OpenSSH's and come from the user's own configuration.
 """

@@ -60,7 +60,17 @@ _READING = _Wording(
 )
 
 
+_PROVING = _Wording(
+    "it takes no part",
+    "it takes no part",
+    "nothing is left of it there",
+    "run this again",
+)
+
+
 def _get_wording(verb: Verb) -> _Wording:
+    if verb == "prove":
+        return _PROVING
     return _READING if verb in {"capture", "diff", "inspect"} else _CHANGING
 
 

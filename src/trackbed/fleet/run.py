@@ -58,7 +58,7 @@ class SshOptions:
 
 def run_tasks(tasks: Iterable[HostTask], ssh: SshOptions, report: Callable[[Outcome], None]) -> None:
     """Run all tasks; `report` receives the outcome of each host as it ends, exactly once."""
-    engine = _configure_engine(ssh)
+    engine = configure_engine(ssh)
 
     def start_next() -> None:
         for handler in islice(waiting, 1):
@@ -85,7 +85,8 @@ def _start_ssh(engine: Engine, handler: _HostHandler, ssh: SshOptions) -> None:
     )
 
 
-def _configure_engine(ssh: SshOptions) -> Engine:
+def configure_engine(ssh: SshOptions) -> Engine:
+    """Return ClusterShell's task of this thread, with these options and bounded outputs."""
     logging.getLogger("ClusterShell").setLevel(logging.ERROR)  # it warns of input that a host did not read to its end
     engine = task_self()
     use_bounded_output(engine)
