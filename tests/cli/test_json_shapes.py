@@ -45,6 +45,7 @@ ELSEWHERE = {
     "diff cluster native": "tests/cli/test_cluster_commands.py",
     "lab doctor": "tests/lab/test_commands.py",
     "lab run": "tests/lab/test_commands.py",
+    "prove --nodes gpu-[0-1]": "tests/fleet/test_proof_of_networks.py",
     "status": "tests/cli/test_status_command.py",
 }
 """Command -> the test that runs it, with the hosts or the cluster that it asks for, and checks its document."""

@@ -35,6 +35,7 @@ COMMANDS = {
     "status": ("status", "Show the stacks of a cluster, the state of their gates, and the rails of its nodes."),
     "bios": ("bios", "Compare and stage attributes of the firmware setup, over BMCs."),
     "doctor": ("doctor", "Check the chain to the pod, and name the first fault."),
+    "prove": ("prove", "Measure the rails of nodes, and name what is slow or broken."),
     "agent": ("agent", "Run the node agent that gives pods their rails."),
     "controller": ("controller", "Apply every Fabric of a cluster, node by node."),
     "webhook": ("webhook", "Run the admission webhook that adds rails to pods."),
@@ -49,7 +50,7 @@ COMMANDS = {
 SECTIONS = {
     "Describe a cluster": ("discover", "init", "servers", "capture", "import"),
     "Plan": ("validate", "plan", "lock", "render", "stacks"),
-    "Hosts": ("diff", "apply", "doctor", "bios"),
+    "Hosts": ("diff", "apply", "doctor", "prove", "bios"),
     "Kubernetes": ("status", "job", "lint", "agent", "controller", "webhook", "uninstall"),
     "Try and understand": ("lab", "explain", "faults", "help", "version"),
 }

@@ -1,0 +1,220 @@
+"""`trackbed prove`: measure the rails of nodes, and name what is slow or broken."""
+
+from __future__ import annotations
+
+from inspect import GEN_CREATED, getgeneratorstate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from trackbed.cli.completion import complete_nodes
+from trackbed.cli.options import check_name, emit_json, output_option, plan_option, read_plan, refuse
+from trackbed.cli.terminal import escape_line, print_styled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trackbed.fabric.plan.plan import Plan
+    from trackbed.fleet.run import SshOptions
+    from trackbed.prove.findings import ProofVerdict
+    from trackbed.prove.proof import Proof
+    from trackbed.prove.report import CounterReport, ProofReport, RungReport, Untested
+    from trackbed.prove.sheets import Sheet
+
+_MODES = ("screen", "cover", "full", "matrix")
+_VERDICTS: tuple[ProofVerdict, ...] = ("pass", "warn", "fail", "unknown", "not-tested")
+_COLUMNS = ("rung", "over", "planned", *_VERDICTS, "median")
+_COLOURS = {0: "green", 1: "red", 3: "cyan"}
+_SHOWN = 20
+"""Lines of a list in a table; -o json has all."""
+
+
+@click.command("prove")
+@plan_option
+@click.option(
+    "--nodes",
+    "node_set",
+    metavar="SET",
+    required=True,
+    shell_complete=complete_nodes,
+    help="Nodes to prove, over SSH: 'gpu[001-128]', or all.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(_MODES),
+    default="screen",
+    show_default=True,
+    help="screen: 3 rounds; cover: each link between leaf and spine; full: all pairs of a rail; matrix: rail by rail.",
+)
+@click.option(
+    "--rungs",
+    metavar="LIST",
+    help="Rungs of the ladder to climb, with commas: ping, gid, rdma_cm, write_bw, write_lat. Default: all.",
+)
+@click.option("--budget", is_flag=True, help="Print what it costs, and run nothing.")
+@click.option("--user", metavar="NAME", help="Log in as this user; sudo without a password unless root.")
+@click.option(
+    "--ssh-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Instead of your own ~/.ssh/config (ssh -F).",
+)
+@output_option("table", "json")
+def command(
+    fabric_file: str,
+    node_set: str,
+    mode: str,
+    rungs: str | None,
+    budget: bool,
+    user: str | None,
+    ssh_config: Path | None,
+    output_format: str,
+) -> None:
+    """Measure the rails of nodes against each other, and name the NIC, node, leaf or path that is broken.
+
+    Tests run in rounds in which each port has one partner, all rails at once, so a screen takes 3 rounds whatever the
+    number of nodes. A test that does not pass on a rung of the ladder is not tested on the rungs above it. Ping is IP
+    alone, and says nothing of RDMA. It loads the rails: run it on nodes without jobs. Nothing is installed or left on
+    the nodes; RDMA rungs need rping (rdma-core) and perftest there. Exits with 0 when all is proved, 1 when something
+    is broken, 3 when something was not tested, or by IP alone.
+
+    \b
+    Examples:
+      trackbed prove -f fabric.yaml --nodes 'gpu[001-128]' --budget
+      trackbed prove -f fabric.yaml --nodes 'gpu[001-128]'
+      trackbed prove -f fabric.yaml --nodes all --mode cover -o json
+      trackbed prove -f fabric.yaml --nodes all --rungs ping,gid
+    """
+    plan, chosen = _select_plan(read_plan(fabric_file), node_set), _parse_rungs(rungs)
+    if budget:
+        _print_budget(plan, mode, chosen, output_format)
+        return
+    from trackbed.fleet.run import SshOptions
+
+    _run_proof(plan, mode, chosen, SshOptions(user=user, ssh_config=ssh_config), output_format)
+
+
+def _parse_rungs(text: str | None) -> tuple[str, ...]:
+    """Return rungs in the order of the ladder. Exit with status 2 for a name that is none."""
+    from trackbed.prove.rungs import LADDER
+
+    names = LADDER if text is None else [name.strip() for name in text.split(",")]
+    for name in names:
+        check_name(name, LADDER, "rung", f"the ladder has {', '.join(LADDER)}")
+    return tuple(rung for rung in LADDER if rung in names)
+
+
+def _select_plan(plan: Plan, node_set: str) -> Plan:
+    from trackbed.cli.fleet import select_names
+
+    if not plan.common.has_addresses:
+        refuse("the Fabric plans no addresses (scheme none), so no test has a source and a target")
+    names = set(select_names(plan, node_set))
+    return plan._replace(nodes=tuple(node for node in plan.nodes if node.name in names))
+
+
+def _print_budget(plan: Plan, mode: str, rungs: Sequence[str], output_format: str) -> None:
+    from trackbed.fabric.documents import to_camel, to_document
+    from trackbed.prove.budget import compute_ladder_budget
+
+    budget = compute_ladder_budget(plan, mode, rungs)
+    if output_format == "json":
+        emit_json(to_document(budget, to_camel))
+        return
+    from trackbed.cli.tables import print_table
+
+    rows = [
+        (cost.rung, cost.transport, str(cost.tests), str(cost.rounds), f"{cost.seconds:.0f}") for cost in budget.rungs
+    ]
+    print_table(("rung", "over", "tests", "rounds", "seconds"), rows)
+    click.echo(
+        f"{mode} of {budget.nodes} nodes with {budget.ports} ports: {budget.seconds:.0f} s;"
+        f" suspects add {budget.most_repeats} rounds to a rung at most, {budget.most_seconds:.0f} s in all"
+    )
+    if budget.coverage is not None:
+        click.echo(f"each link between leaf and spine is hit with a probability of {budget.coverage:.2%} at least")
+
+
+def _run_proof(plan: Plan, mode: str, rungs: Sequence[str], ssh: SshOptions, output_format: str) -> NoReturn:
+    from trackbed.cli.terminal import print_line
+    from trackbed.fleet.proof_ssh import run_sheets
+    from trackbed.prove.proof import prove
+    from trackbed.prove.report import build_report
+    from trackbed.prove.sheets import Answers
+
+    run = prove(plan, mode, rungs)
+    proofs: list[Proof] = []
+    events: list[str] = []
+
+    def advance(outputs: Mapping[int, Any], failures: Mapping[str, str]) -> Sheet | None:
+        try:
+            return next(run) if getgeneratorstate(run) == GEN_CREATED else run.send(Answers(outputs, failures))
+        except StopIteration as end:
+            proofs.append(end.value)
+            return None
+
+    def report_event(text: str) -> None:
+        events.append(text)
+        print_line(text, err=True)
+
+    run_sheets([node.name for node in plan.nodes], ssh, advance, report_event)
+    report = build_report(proofs[0])
+    print_report(report, output_format, events)
+    raise SystemExit(report.status)
+
+
+def print_report(report: ProofReport, output_format: str, events: Sequence[str]) -> None:
+    """Print the report of a proof as a table, or as JSON with the lines of progress."""
+    if output_format == "json":
+        from trackbed.fabric.documents import to_camel, to_document
+
+        emit_json(to_document(report, to_camel) | {"events": events})
+        return
+    from trackbed.cli.tables import print_table
+
+    if report.culprits:
+        print_styled(click.style("Look at this first:", bold=True))
+    for culprit in report.culprits:
+        where = click.style(escape_line(culprit.where), fg="red", bold=True)
+        print_styled(f"  {where}  ({culprit.rung}, {culprit.transport.upper()})")
+        click.echo(f"      saw: {escape_line(culprit.evidence)}\n      look: {escape_line(culprit.look)}")
+    _print_list(
+        "Failed or low, and no part explains it:",
+        [f"{entry.verdict}  {entry.rung}  {entry.where}: {entry.reason}" for entry in report.unexplained],
+    )
+    print_table(_COLUMNS, [_build_row(rung) for rung in report.rungs])
+    _print_list(
+        "Not tested, or not to be judged:",
+        [_describe_untested(group) for group in report.untested],
+    )
+    _print_list("Suspect, and not decided by its repeats:", report.undecided)
+    _print_list("Counters that rose:", [_describe_counter(counter) for counter in report.counters])
+    print_styled(click.style(escape_line(report.summary), fg=_COLOURS[report.status], bold=True))
+
+
+def _build_row(rung: RungReport) -> tuple[str, ...]:
+    counts = (str(rung.verdicts[verdict]) for verdict in _VERDICTS)
+    median = "-" if rung.median is None else f"{rung.median:.3g} {rung.unit}".strip()
+    return (rung.rung, rung.transport.upper(), str(rung.planned), *counts, median)
+
+
+def _print_list(title: str, lines: Sequence[str]) -> None:
+    if lines:
+        print_styled(click.style(title, bold=True))
+    for line in lines[:_SHOWN]:
+        click.echo(f"  {escape_line(line)}")
+    if len(lines) > _SHOWN:
+        click.echo(f"  and {len(lines) - _SHOWN} more; -o json has all")
+
+
+def _describe_untested(group: Untested) -> str:
+    from trackbed.fabric.host_ranges import fold_hosts
+
+    where = f"{fold_hosts(group.nodes)}: " if group.nodes else ""
+    return f"{group.tests} {group.verdict} ({', '.join(group.rungs)}): {where}{group.reason}"
+
+
+def _describe_counter(counter: CounterReport) -> str:
+    change = "started anew" if counter.delta is None else f"+{counter.delta}"
+    return f"{counter.node} rail {counter.rail}: {counter.name} {change} ({counter.kind})"

@@ -1,0 +1,83 @@
+"""`trackbed prove`: options, budget and table; tests/fleet runs it on hosts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.prove.hosts import Hosts, build_plan
+from trackbed.cli.main import cli
+from trackbed.cli.prove import command, print_report
+from trackbed.prove.report import build_report
+from trackbed.prove.rounds import PLANNERS
+from trackbed.prove.rungs import LADDER
+
+FABRIC = Path(__file__).parents[2] / "examples" / "point-to-point.yaml"
+
+
+def run(*words: str) -> Result:
+    """Run the command on an example."""
+    return CliRunner().invoke(cli, ["prove", "-f", str(FABRIC), *words])
+
+
+def test_the_command_offers_every_mode_and_every_rung() -> None:
+    options: dict[str, Any] = {option.name or "": option for option in command.params}
+    assert set(options["mode"].type.choices) == set(PLANNERS)
+    assert all(rung in options["rungs"].help for rung in LADDER)
+
+
+def test_a_budget_counts_rounds_tests_and_seconds_and_reaches_no_host() -> None:
+    done = run("--nodes", "all", "--budget", "-o", "json")
+    budget = json.loads(done.stdout)
+    assert (done.exit_code, budget["mode"], budget["coverage"]) == (0, "screen", None)
+    assert [rung["rounds"] for rung in budget["rungs"]] == [3, 0, 3, 3, 3]
+    assert budget["seconds"] == sum(rung["seconds"] for rung in budget["rungs"])
+
+
+def test_the_budget_of_a_cover_tells_the_probability_of_a_link() -> None:
+    done = run("--nodes", "all", "--mode", "cover", "--rungs", "write_bw", "--budget")
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[-1].startswith("each link between leaf and spine is hit with a probability of 99.9")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--nodes", "all", "--rungs", "ping,gdi"], "no rung 'gdi'; did you mean 'gid'?"),
+        (["--nodes", "nobody"], "has no node 'nobody'"),
+        (["--nodes", "all", "--mode", "quick"], "'quick' is not one of"),
+        ([], "Missing option '--nodes'"),
+    ],
+    ids=["rung", "node", "mode", "no nodes"],
+)
+def test_wrong_use_is_refused(words: list[str], message: str) -> None:
+    done = run(*words)
+    assert (done.exit_code, message in done.output) == (2, True)
+
+
+def test_the_table_has_culprits_first_then_counts_then_what_was_not_tested(capsys: pytest.CaptureFixture[str]) -> None:
+    hosts = Hosts(
+        build_plan(12),
+        small_mtu=[(f"n{number}", 0) for number in range(1, 5)],
+        unreachable={"n12": "ssh does not reach it (No route to host)"},
+    )
+    print_report(build_report(hosts.prove(rungs=("ping", "gid"))), "table", [])
+    lines = capsys.readouterr().out.splitlines()
+    starts = [
+        "Look at this first:",
+        "  leaf leaf-u0-r0  (ping, IP)",
+        "      saw: ",
+        "      look: compare the switch's MTU",
+    ]
+    assert [line.startswith(start) for line, start in zip(lines, starts, strict=False)] == [True] * 4
+    assert lines[4].split() == ["rung", "over", "planned", "pass", "warn", "fail", "unknown", "not-tested", "median"]
+    assert lines[5].split()[:3] == ["ping", "IP", "36"]
+    assert lines[7:9] == [
+        "Not tested, or not to be judged:",
+        "  8 not-tested (ping, gid): n12: ssh does not reach it (No route to host)",
+    ]
+    assert lines[-1].startswith("broken: 60 tests planned: ")
