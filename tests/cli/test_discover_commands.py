@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import msgspec
@@ -143,6 +144,10 @@ def test_servers_lists_the_catalogue_and_shows_one() -> None:
     assert "0000:dc:00.0" in trackbed("servers", "dgx-h100").stdout
     servers = json.loads(trackbed("servers", "dgx-h100", "-o", "json").stdout)
     assert len(servers["dgx-h100"]["ports"]) == 8
+
+
+def test_servers_says_a_rate_once() -> None:
+    assert re.findall(r"\b(\d+G)\b.*\b\1\b", trackbed("servers").stdout) == []
 
 
 def test_servers_names_the_nearest_where_there_is_none() -> None:

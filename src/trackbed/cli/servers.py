@@ -76,4 +76,6 @@ def _print_server(name: str, server: CatalogueServer) -> None:
 
 
 def _render_nic(server: CatalogueServer) -> str:
-    return f"{server.nic.model} {server.nic.gbps:g}G" if server.nic.gbps else server.nic.model
+    """Return the NIC's model and rate; many models have the rate in their name."""
+    rate = f"{server.nic.gbps:g}G" if server.nic.gbps else ""
+    return server.nic.model if rate in ["", *server.nic.model.split()] else f"{server.nic.model} {rate}"
