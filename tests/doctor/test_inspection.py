@@ -15,7 +15,7 @@ from tests.kernel.wire.cabling import cable
 from tests.namespaces import fresh_netns
 from trackbed.doctor.inspection import InspectionTarget, inspect_node
 from trackbed.doctor.probes import ProbeTimeouts
-from trackbed.doctor.view import AGENT
+from trackbed.doctor.view import AGENT, BOOT_FILES
 from trackbed.host.boot_id import read_boot_id
 from trackbed.host.journal_records import frame_record
 from trackbed.host.machine import Machine
@@ -93,7 +93,7 @@ def test_a_listing_that_fails_ends_neither_the_others_nor_doctor(tmp_path: Path)
     with fresh_netns() as host:
         machine = Deaf(tmp_path, Path(f"/proc/{os.getpid()}/fd/{host}"))
         view = inspect_node(InspectionTarget(machine, plan.nodes[0]), plan, ProbeTimeouts(0.01, 0.01))
-    assert view.unread == {"rules": "no reply within 2 s"}
+    assert view.unread == {"rules": "no reply within 2 s", BOOT_FILES: "no reply within 2 s"}
     assert (view.state.rules, [link.name for link in view.state.links]) == ((), ["lo"])
 
 
