@@ -204,6 +204,7 @@ plan -f {FABRIC} --rail first
 plan -f {FABRIC} -o csv
 plan -f {FABRIC} -o json
 plan -f {FABRIC} -o yaml
+prove -f {FABRIC} --nodes all --budget
 render host -f {FABRIC} --nodes all --format tar
 render host -f {FABRIC} --node no-such-node
 render host -f {FABRIC} --node worker-gpu-0
