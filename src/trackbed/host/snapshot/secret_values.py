@@ -250,7 +250,7 @@ def _match_value(line: bytes, assignment: re.Match[bytes], *, mask_to_line_end: 
     before, start = assignment.start(), assignment.end()
     if line[start : start + 1] in {b"[", b"{"}:
         return _match_brackets(line, start)
-    if mask_to_line_end and line[:before][-1:] in {b'"', b"'"} and _ENVIRONMENT.match(line, 0, before):
+    if mask_to_line_end and line[before - 1 : before] in {b'"', b"'"} and _ENVIRONMENT.match(line, 0, before):
         return _VALUE_TO_QUOTE.match(line, start)
     if mask_to_line_end and _LINE_PREFIX.fullmatch(line, 0, before):
         return _VALUE_TO_LINE_END.match(line, start) or _VALUE.match(line, start)
