@@ -85,15 +85,13 @@ def open_machine(root: Path, netns: Path | None = None) -> Machine:
 
 
 def _read_archive(archive: Path) -> Inventory:
-    import tarfile
-    import zlib
-
     from trackbed.host.snapshot.archive import unpack
+    from trackbed.host.snapshot.untrusted import READ_ERRORS
 
     with tempfile.TemporaryDirectory(prefix="trackbed-") as folder:
         try:
             unpack(archive, Path(folder))
-        except (OSError, ValueError, EOFError, tarfile.TarError, zlib.error) as error:
+        except READ_ERRORS as error:
             refuse(f"cannot unpack {archive}: {error}")
         return read_machine_inventory(Path(folder))
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import io
 import tarfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Final, NamedTuple, Protocol
+from typing import BinaryIO, Final, NamedTuple, Protocol, cast
+
+from zlib_ng import zlib_ng
 
 from trackbed.host.snapshot.recorded import RECORD
 
@@ -27,7 +28,8 @@ MAX_DEPTH = 64
 MAX_HEADER_BYTES = 128 << 20
 """Limit of all headers; one with a long name takes 1.5 KiB."""
 MAX_ONE_HEADER_BYTES = 64 << 10
-READ_ERRORS = (OSError, ValueError, EOFError, tarfile.TarError, zlib.error)
+_INFLATE_ERROR = cast("type[Exception]", zlib_ng.error)  # its types say that it is an instance
+READ_ERRORS = (OSError, ValueError, EOFError, tarfile.TarError, _INFLATE_ERROR)
 """What reading an archive raises if it is damaged, hostile, or none."""
 
 _BLOCK = tarfile.BLOCKSIZE
@@ -39,7 +41,7 @@ _TOO_LARGE = (
 )
 _CUT_OFF = "it ends before its end: it was cut off, so copy it again"
 _GZIP_MAGIC = b"\x1f\x8b"
-_GZIP = zlib.MAX_WBITS | 16
+_GZIP = zlib_ng.MAX_WBITS | 16
 _CHUNK_BYTES = 64 << 10
 _BUFFER_BYTES = 256 << 10
 _FILE_TYPES = {tarfile.REGTYPE, tarfile.AREGTYPE}
@@ -73,7 +75,7 @@ def is_archive(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             return decompress(file).read(_BLOCK)[257:262] == b"ustar"
-    except (OSError, EOFError, zlib.error):
+    except (OSError, EOFError, _INFLATE_ERROR):
         return False
 
 
@@ -81,7 +83,7 @@ class ByteReader(Protocol):
     """A stream that is read forwards."""
 
     def read(self, size: int, /) -> bytes:
-        """Return so many bytes, fewer at the end. Raises EOFError, OSError or zlib.error if they cannot be read."""
+        """Return so many bytes, fewer at the end. Raises EOFError, OSError or zlib_ng.error if they cannot be read."""
 
 
 def decompress(file: io.BufferedReader) -> ByteReader:
@@ -91,11 +93,14 @@ def decompress(file: io.BufferedReader) -> ByteReader:
 
 
 class GzipReader:
-    """A gzip file of any number of members (RFC 1952, 2.2). gzip.GzipFile takes twice the time for short reads."""
+    """A gzip file of any number of members (RFC 1952, 2.2).
+
+    gzip.GzipFile takes twice the time for short reads, and zlib for long ones.
+    """
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._decoder = zlib.decompressobj(_GZIP)
+        self._decoder = zlib_ng.decompressobj(_GZIP)
         self._buffer = b""
         self._position = 0
 
@@ -125,7 +130,7 @@ class GzipReader:
                 compressed = self._decoder.unused_data.lstrip(b"\0") or self._stream.read(_CHUNK_BYTES)
                 if not compressed.strip(b"\0"):  # gzip pads files with zeros
                     return b""
-                self._decoder = zlib.decompressobj(_GZIP)
+                self._decoder = zlib_ng.decompressobj(_GZIP)
             else:
                 compressed = self._decoder.unconsumed_tail or self._stream.read(_CHUNK_BYTES)
             content = self._decoder.decompress(compressed, _BUFFER_BYTES)
