@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from trackbed.fabric.model.source import NULLS, is_null
+from trackbed.fabric.model.source import NULLS, YamlDocument, is_null
 
 _TRUE = {"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"}
 _FALSE = {"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"}
@@ -23,6 +23,11 @@ def parse_values(text: str) -> list[Any]:
     """Return the values of the documents in a YAML text that are not empty."""
     nodes = yaml.compose_all(text, Loader=yaml.CBaseLoader)
     return [_convert_node(node, {}) for node in nodes if not is_null(node)]
+
+
+def convert_document(document: YamlDocument) -> Any:  # noqa: ANN401 - a YAML value has any type
+    """Return the values of a document that was read already."""
+    return _convert_node(document.node, {})
 
 
 def _convert_node(node: yaml.Node, values: dict[int, Any]) -> Any:  # noqa: ANN401 - a YAML value has any type

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from trackbed.fabric.model.problems import Place, SpecError
 from trackbed.fabric.model.source import YamlDocument, read_yaml
-from trackbed.fabric.typed_yaml import parse_values
+from trackbed.fabric.typed_yaml import convert_document
 from trackbed.lint.document import Document, to_document
 from trackbed.lint.finding import Breach
 from trackbed.lint.templates import has_expressions, mask_expressions
@@ -54,8 +54,8 @@ def _parse_sources(sources: list[YamlDocument], text: str) -> tuple[list[Documen
     lines = tuple(text.splitlines())
     documents: list[Document] = []
     breaches: list[Breach] = []
-    for source, value in zip(sources, parse_values(text), strict=True):
-        tree = Tree(value, source, lines)
+    for source in sources:
+        tree = Tree(convert_document(source), source, lines)
         breaches += [
             Breach("duplicate-key", tree, (), problem.message, place=problem.place) for problem in source.problems
         ]

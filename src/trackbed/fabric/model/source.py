@@ -38,14 +38,14 @@ class YamlDocument:
 
     def __init__(self, file: str, node: yaml.Node) -> None:
         self.file = file
-        self._root = node
+        self.node = node
         self.problems: list[Problem] = []
         _check_size(node, file)
         self.data: Any = self._parse_value(node, ())
 
     def find_place(self, path: Path, *, key: bool = False) -> Place:
         """Return the place of `path`, or of its deepest existing part; with `key`, the place of its last key."""
-        node, mark = self._root, self._root.start_mark
+        node, mark = self.node, self.node.start_mark
         for depth, part in enumerate(path):
             child = _find_child(node, part)
             if child is None:
@@ -56,7 +56,7 @@ class YamlDocument:
 
     def to_scalars(self) -> Any:  # noqa: ANN401 - YAML holds anything
         """Return the values with each scalar as Scalar; the first of duplicate keys is used."""
-        return self._to_scalars(self._root)
+        return self._to_scalars(self.node)
 
     def _to_scalars(self, node: yaml.Node) -> Any:  # noqa: ANN401 - YAML holds anything
         if isinstance(node, yaml.SequenceNode):
