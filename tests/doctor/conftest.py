@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -19,6 +20,12 @@ KUBELET_POLICY = re.compile(r"of policy None|memoryManagerPolicy is None")
 """The memory manager of kubelet calls its policy without effect `None`."""
 
 
+@cache
+def is_unfit(text: str) -> bool:
+    """Return whether no user should read a text; most texts come again and again."""
+    return UNFIT.search(KUBELET_POLICY.sub("", text)) is not None
+
+
 @pytest.fixture(autouse=True)
 def unfit_texts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Collect texts that no user should read, and fail the test that made one."""
@@ -27,7 +34,7 @@ def unfit_texts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def build(*arguments: Any, **named: Any) -> Finding:
         finding = Finding(*arguments, **named)
         texts = (finding.title, finding.evidence, finding.cause, finding.fix)
-        unfit.extend(f"{finding.id}: {text}" for text in texts if UNFIT.search(KUBELET_POLICY.sub("", text)))
+        unfit.extend(f"{finding.id}: {text}" for text in texts if is_unfit(text))
         return finding
 
     monkeypatch.setattr(catalogue, "Finding", build)

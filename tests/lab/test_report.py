@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 import pytest
 from trackbed_lab.report.grouping import GROUPS_MAX, group_ports
 from trackbed_lab.report.html import render_html
-from trackbed_lab.report.matrix import FAILURES_MAX, build_matrix
+from trackbed_lab.report.matrix import FAILURES_MAX, Matrix, build_matrix
 from trackbed_lab.run_result import Phase, RailPair, RunNode, RunPort, RunRail, RunResult
 
 SIZES = {
@@ -76,13 +77,25 @@ def change_pairs(run: RunResult, number: int, **changes: object) -> RunResult:
     return msgspec.structs.replace(run, pairs=(*changed, *run.pairs[number:]))
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_ports_are_grouped_until_the_drawing_can_be_read(size: str) -> None:
-    run = build_run(size)
+class SoundRun(NamedTuple):
+    """A run in which everything is as planned, and its matrix."""
+
+    size: str
+    run: RunResult
+    matrix: Matrix
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def sound(request: pytest.FixtureRequest) -> SoundRun:
+    run = build_run(request.param)
+    return SoundRun(request.param, run, build_matrix(run))
+
+
+def test_ports_are_grouped_until_the_drawing_can_be_read(sound: SoundRun) -> None:
+    size, run, matrix = sound
     grouping = group_ports(run)
     assert (grouping.noun, len(grouping.groups) <= GROUPS_MAX) == (NOUNS[size], True)
     assert len(grouping.number_by_port) == len(run.ports)
-    matrix = build_matrix(run)
     assert sum(number for _, _, number in matrix.counts) == len(run.pairs)
     if grouping.noun == "port":
         assert (len(matrix.cells), matrix.groups) == (len(run.pairs), ())
@@ -92,9 +105,8 @@ def test_ports_are_grouped_until_the_drawing_can_be_read(size: str) -> None:
         assert {port.pairs for group in matrix.groups for port in group.ports} == {len(run.ports) - 1}
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_labels_of_the_matrix_have_their_room(size: str) -> None:
-    matrix = build_matrix(build_run(size))
+def test_labels_of_the_matrix_have_their_room(sound: SoundRun) -> None:
+    matrix = sound.matrix
     ends = [*matrix.lines[1:], matrix.size - 1]
     widths = [end - start for start, end in zip(matrix.lines, ends, strict=True)]
     needed = [7 * len(band.text) for band in matrix.bands]
