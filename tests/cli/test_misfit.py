@@ -71,6 +71,29 @@ def test_a_fabric_that_does_not_fit_is_refused_and_everything_stays_byte_for_byt
     assert show(place) == before
 
 
+@pytest.mark.parametrize(
+    "addressing",
+    [
+        "{scheme: point-to-point, ipv4: 172.20.0.0/16}",
+        "{scheme: node-subnet, ipv4: 172.20.0.0/16}",
+        "{scheme: shared-subnet, ipv4: 172.20.0.0/15, gateway: first}",
+        "{scheme: shared-subnet, ipv4: 172.20.0.0/15}",
+    ],
+)
+def test_the_plan_of_another_node_is_refused_with_each_scheme(tmp_path: Path, addressing: str) -> None:
+    text = FABRIC.replace("{scheme: point-to-point}", addressing)
+    fabric = tmp_path / "fabric.yaml"
+    fabric.write_text(text)
+    with host(tmp_path) as made:
+        assert on(made, "apply", str(fabric), "--yes").exit_code == 0
+        wait_until(lambda: print_network(made).count(b"state UP") == 3, "the links are up")
+        before = show(made)
+        fabric.write_text(text.replace("gpu-[0-1]", "gpu-[1-2]"))  # gpu-1 has the slot of gpu-0
+        refused = on(made, "apply", str(fabric), "--yes")
+        assert (refused.exit_code, "Is it the right Fabric and node?" in refused.stderr) == (2, True)
+        assert show(made) == before
+
+
 @pytest.mark.parametrize("text", [MISFITS["more than a third lost"][0], PLANNED], ids=["misfit", "fit"])
 def test_another_number_of_removals_than_was_shown_is_refused(place: Host, fabric: Path, text: str) -> None:
     fabric.write_text(text)

@@ -68,8 +68,8 @@ def command(
     Shows the differences and makes only those. If the host changes before they are made, the new ones are shown and
     confirmed; --yes goes on only where nothing is new, and else exits with 1, with nothing changed. With --nodes,
     nothing is shown first. The previous state is recorded; a failure, and later --undo, restores it. Exits with 1 when
-    a difference remains that needs manual work. Exits with 2, with nothing changed, when the host lacks planned ports
-    or would lose more than a third of its addresses, routes, rules and VFs; see --removals.
+    a difference remains that needs manual work. Exits with 2, with nothing changed, when the host lacks planned ports,
+    has another plan's rules, or would lose more than a third of its addresses, routes, rules and VFs; see --removals.
 
     \b
     Examples:

@@ -37,6 +37,10 @@ _HERE = ("eth0", "eth1", "eth2")
         (Fit(0, 0, 0, _ALL, _ALL, ()), "this host has none of the 2 planned ports (here: no port)"),
         (Fit(9, 0, 0, _ALL, _ALL, ()), ""),
         (Fit(9, 0, 0, (), (), _HERE), ""),
+        (
+            Fit(41, 8, 8, _ALL, (), _HERE, ("10.0.0.1/32",)),
+            "the rules of this host are those of another plan: from 10.0.0.1/32",
+        ),
     ],
     ids=[
         "same",
@@ -49,6 +53,7 @@ _HERE = ("eth0", "eth1", "eth2")
         "no port",
         "all in pods",
         "no rail",
+        "another node",
     ],
 )
 def test_a_plan_fits_that_loses_a_third_at_most_and_has_its_ports(fit: Fit, reason: str) -> None:

@@ -87,6 +87,19 @@ def find_stale(view: View) -> Iterator[Change]:
             )
 
 
+def find_other_sources(view: View) -> tuple[str, ...]:
+    """Return the sources of rules in the places of the planned ones; nothing if one has a planned source.
+
+    Such a machine carries another plan: that of another node, or one with other addresses.
+    """
+    planned = [rule for rule in map(_to_rule, view.list_wants(Want)) if rule.src_prefix]
+    rivals = [rule for rule in view.state.rules if rule.src_prefix and any(_replaces(other, rule) for other in planned)]
+    sources = {(rule.family, rule.src, rule.src_prefix) for rule in planned}
+    if any((rule.family, rule.src, rule.src_prefix) in sources for rule in rivals):
+        return ()
+    return tuple(map(_format_source, rivals))
+
+
 def count_entries(view: View) -> int:
     """Return the number of rules with a planned priority or with Trackbed's mark."""
     return sum(map(len, read_undo_data(view).values()))
@@ -127,11 +140,18 @@ def _replaces(planned_rule: PolicyRule, rule: PolicyRule) -> bool:
     )
 
 
+def _format_source(rule: PolicyRule) -> str:
+    return str(Range(_get_family_version(rule), rule.src, rule.src_prefix))
+
+
+def _get_family_version(rule: PolicyRule) -> int:
+    return 4 if rule.family == socket.AF_INET else 6
+
+
 def _format_rule(rule: PolicyRule) -> str:
-    version = 4 if rule.family == socket.AF_INET else 6
     parts = ["not"] if rule.invert else []
-    parts += [f"from {Range(version, rule.src, rule.src_prefix)}"] if rule.src_prefix else []
-    parts += [f"to {format_address(version, rule.dst)}/{rule.dst_prefix}"] if rule.dst_prefix else []
+    parts += [f"from {_format_source(rule)}"] if rule.src_prefix else []
+    parts += [f"to {format_address(_get_family_version(rule), rule.dst)}/{rule.dst_prefix}"] if rule.dst_prefix else []
     return " ".join([*parts, f"lookup {'main' if rule.table == MAIN_TABLE else rule.table}"])
 
 

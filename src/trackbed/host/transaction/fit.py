@@ -3,6 +3,9 @@
 A Fabric of another cluster, an old file or the plan of another node has none of a host's ports or addresses. To apply
 it would remove the addresses, routes, rules and VFs that carry the host's traffic. Such a plan is refused, unless the
 caller confirms the number of removals.
+
+The plan of another node may differ in its addresses alone, and addresses of other programs stay. So it is known by the
+rules: those of the host all have other sources than the planned ones.
 """
 
 from __future__ import annotations
@@ -10,14 +13,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trackbed.host.change import Comparison, count_changes
-from trackbed.host.kinds import name
+from trackbed.host.kinds import name, rule
 from trackbed.host.kinds.registry import KINDS
 from trackbed.host.kinds.view import View
 
 _MIN_PRESENT_PER_LOST = 3
 """A plan fits if the machine has at least this many entries for each entry that would be lost."""
 _MAX_NAMES = 16
-"""Maximum number of interfaces or ports that a message lists."""
+"""Maximum number of interfaces, ports or sources that a message lists."""
 
 
 class Fit(NamedTuple):
@@ -35,6 +38,8 @@ class Fit(NamedTuple):
     """Names of the planned ports that the machine lacks, without those that are in pods."""
     interfaces: tuple[str, ...]
     """Names of the machine's interfaces that could be ports."""
+    other_sources: tuple[str, ...] = ()
+    """Sources of the machine's rules, if none of them is planned."""
 
 
 def measure_fit(view: View, comparison: Comparison) -> Fit:
@@ -49,6 +54,7 @@ def measure_fit(view: View, comparison: Comparison) -> Fit:
             want.netdev for want in wants if want.netdev not in view.ports and not name.find_pod(view, want)
         ),
         interfaces=tuple(link.name for link in view.state.links if name.can_be_port(link) and link.name != "lo"),
+        other_sources=rule.find_other_sources(view),
     )
 
 
@@ -65,7 +71,11 @@ def explain_misfit(fit: Fit) -> str:
             f"this host lacks {len(fit.absent_ports)} of the {len(fit.planned_ports)} planned ports"
             f" ({_format_names(fit.absent_ports)}), and {_format_loss(fit)}"
         )
-    return _format_loss(fit) if fit.lost * _MIN_PRESENT_PER_LOST > fit.present else ""
+    if fit.lost * _MIN_PRESENT_PER_LOST > fit.present:
+        return _format_loss(fit)
+    if fit.other_sources:
+        return f"the rules of this host are those of another plan: from {_format_names(fit.other_sources)}"
+    return ""
 
 
 def explain_refusal(fit: Fit, removals: int | None) -> str:
