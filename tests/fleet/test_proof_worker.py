@@ -92,6 +92,18 @@ def test_files_and_missing_programs_of_a_tree_are_read(tmp_path: Path, pipe: tup
     assert outputs == {0: {"files": {"/sys/gids/0": "::", "/sys/gids/1": "x" * 256}, "missing": ["true"]}}
 
 
+def test_of_long_folders_each_is_read_from_its_beginning(tmp_path: Path, pipe: tuple[int, SheetInput]) -> None:
+    """Soft-RoCE has 1,024 places for GIDs, with a type each."""
+    for folder in ("gids", "types"):
+        (tmp_path / folder).mkdir()
+        for number in range(1024):
+            (tmp_path / folder / str(number)).write_text(f"{folder} {number}\n")
+    step = {"files": ["/gids/*", "/types/*"], "programs": []}
+    files = dict(run_steps(Machine(tmp_path), [(0, step)], time.monotonic() + 60, pipe[1]))[0]["files"]
+    read = [f"/{folder}/{number}" for folder in ("gids", "types") for number in range(len(files) // 2)]
+    assert (list(files), len(files) >= 2 * 16) == (read, True)
+
+
 def test_an_input_that_ends_or_never_breaks_a_line_is_closed(pipe: tuple[int, SheetInput]) -> None:
     writing, sheets = pipe
     os.write(writing, b"one\ntwo")

@@ -18,12 +18,14 @@ from ClusterShell.Task import Task as Engine
 from trackbed.fleet import boot
 from trackbed.fleet.node import MARK
 from trackbed.fleet.outcome import explain_oversized_output, explain_unread, judge_output
-from trackbed.fleet.run import BEGIN_SECONDS, SshOptions, configure_engine
+from trackbed.fleet.run import SshOptions, configure_engine
 from trackbed.fleet.sheet_run import Outputs, SheetPlan, SheetRun
 from trackbed.fleet.task import HostTask
 
 IDLE_SECONDS: Final = 600
 """How long a worker waits for its next sheet."""
+_BEGIN_SECONDS, _CONNECTIONS_PER_SECOND = 60, 10
+"""Time in which a host must report that it began. All are reached at once, and this machine has to log in to each."""
 _MAX_LINES: Final = 200
 """Maximum number of lines kept of what a login shell prints."""
 
@@ -36,7 +38,8 @@ def run_sheets(
 ) -> None:
     """Run sheets on hosts until `advance` returns None; see SheetRun. The fan-out of `ssh` does not apply."""
     engine = configure_engine(replace(ssh, fanout=max(1, len(hosts))))
-    workers = _SshWorkers(engine, ssh)
+    begin_seconds = ssh.connect_seconds + _BEGIN_SECONDS + len(hosts) // _CONNECTIONS_PER_SECOND
+    workers = _SshWorkers(engine, begin_seconds)
     workers.run = SheetRun(hosts, advance, workers, report)
     workers.run.start()
     engine.run()
@@ -47,12 +50,12 @@ class _SshWorkers:
 
     run: SheetRun
 
-    def __init__(self, engine: Engine, ssh: SshOptions) -> None:
-        self._engine, self._ssh = engine, ssh
+    def __init__(self, engine: Engine, begin_seconds: int) -> None:
+        self._engine, self._begin_seconds = engine, begin_seconds
         self._connections: dict[str, _Connection] = {}
 
     def connect(self, host: str) -> None:
-        connection = _Connection(host, self, self._ssh.connect_seconds + BEGIN_SECONDS)
+        connection = _Connection(host, self, self._begin_seconds)
         self._connections[host] = connection
         self._engine.shell(boot.build_command(), nodes=host, handler=connection, stderr=True, tree=False)
 

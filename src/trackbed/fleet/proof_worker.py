@@ -28,7 +28,8 @@ from trackbed.kernel.wire import icmp
 from trackbed.kernel.wire.addresses import format_address
 from trackbed.kernel.wire.errors import ProbeError
 
-_MAX_FILES, _MAX_FILE_CHARACTERS = 1024, 256
+_MAX_FILES, _MAX_FILE_CHARACTERS = 128, 256
+"""Of a folder. A table of GIDs has 255 places in mlx5 and 1,024 in rxe, and is filled from its beginning."""
 _PING_SECONDS, _PING_TRIES = 0.8, 3
 """A lost packet is no finding, so a silent ping is repeated."""
 
@@ -78,7 +79,7 @@ def run_steps(
 
 def _read_files(machine: Machine, steps: NumberedSteps) -> Outputs:
     for step_id, step in steps:
-        paths = [path for pattern in step["files"] for path in _expand(machine, pattern)][:_MAX_FILES]
+        paths = [path for pattern in step["files"] for path in _expand(machine, pattern)]
         texts = {path: machine.read(path) for path in paths}
         files = {path: text[:_MAX_FILE_CHARACTERS] for path, text in texts.items() if isinstance(text, str)}
         missing = [name for name in step["programs"] if not machine.has_program(name)]
@@ -86,14 +87,15 @@ def _read_files(machine: Machine, steps: NumberedSteps) -> Outputs:
 
 
 def _expand(machine: Machine, pattern: str) -> list[str]:
-    """Return the path itself, or the files of a folder for a pattern that ends in `/*`."""
+    """Return the path itself, or the first files of a folder for a pattern that ends in `/*`: 9 comes before 10."""
     folder, _, name = pattern.rpartition("/")
     if name != "*":
         return [pattern]
     try:
-        return [f"{folder}/{entry}" for entry in sorted(path.name for path in machine.locate_inside(folder).iterdir())]
+        names = [path.name for path in machine.locate_inside(folder).iterdir()]
     except (OSError, ValueError):
         return []
+    return [f"{folder}/{name}" for name in sorted(names, key=lambda name: (len(name), name))[:_MAX_FILES]]
 
 
 def _ping(machine: Machine, requests: Sequence[tuple[int, Sequence[Mapping[str, Any]]]]) -> Outputs:
