@@ -25,11 +25,19 @@ from trackbed.fabric.yaml_text import render_documents
 
 _ROOT = Path(__file__).parents[1]
 STACK_PAGES = _ROOT / "docs" / "reference" / "stacks"
+_CHART_PAGE = "chart.md"
+"""People write it, but for its tables."""
+_COMMENT = "<!-- Written by scripts/docs; do not edit. -->\n\n"
 GOLDEN = _ROOT / "tests" / "cluster" / "stacks" / "golden"
 
 
 def iter_files() -> Iterator[tuple[Path, str]]:
-    """Yield the path and the text of every generated file."""
+    """Yield the path and the text of every generated file; pages say to who edits them, and not to who reads them."""
+    for path, text in _iter_texts():
+        yield path, _COMMENT + text if path.suffix == ".md" and path.name != _CHART_PAGE else text
+
+
+def _iter_texts() -> Iterator[tuple[Path, str]]:
     reference, chart = _ROOT / "docs" / "reference", _ROOT / "charts" / "trackbed" / "files"
     yield reference / "fabric.md", fabric_page.render_fabric_page()
     yield reference / "fabric.schema.json", editor_schema.render_editor_schema()
@@ -39,7 +47,7 @@ def iter_files() -> Iterator[tuple[Path, str]]:
     yield reference / "messages.md", stack_faults_page.render_messages_page()
     yield reference / "capture.md", capture_page.render_capture_page()
     yield reference / "support.md", support_page.render_support_page()
-    yield reference / "chart.md", chart_page.render_chart_page()
+    yield reference / _CHART_PAGE, chart_page.render_chart_page()
     yield reference.parent / "troubleshooting.md", troubleshooting_page.render_troubleshooting_page()
     yield chart / "crds.yaml", "".join(render_documents(iter_crds()))
     yield chart / "agent.yaml", "".join(render_documents([build_daemon_set("")]))

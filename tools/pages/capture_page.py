@@ -13,8 +13,6 @@ from trackbed.host.snapshot.take import MAX_FILE_BYTES
 
 _HEAD = f"""# trackbed capture: a machine in one file
 
-Written by `scripts/docs`; do not edit.
-
     trackbed capture --to machine.tar.gz     on the machine, as root: others cannot read registers and the kernel's log
 
 This archive is what to send when Trackbed is wrong about a machine, or to have a machine supported that nobody here

@@ -14,8 +14,6 @@ from trackbed.cluster.stacks.stack import iter_objects
 _HEAD = """\
 # Values of charts
 
-Written by `scripts/docs`; do not edit.
-
 `trackbed render stack` writes a file of Helm values for each chart that a stack installs. These are all values in them:
 the chart's own default, why a stack writes another or the same, and where the value shows in what helm renders. Helm
 merges mappings, so the chart's own labels stay in a node selector; lists are replaced.

@@ -14,9 +14,9 @@ from trackbed.fabric.model.messages import list_models
 
 _HEAD = """# The Fabric file
 
-Written from the models by `scripts/docs`; do not edit. Keys are camelCase, unknown keys are errors, every value left
-out has the default shown. Addresses and MACs need no quotes; write PCI addresses in quotes so that other YAML tools
-leave them alone. The example of a section has all of its fields; hardly any Fabric needs them all.
+Keys are camelCase, unknown keys are errors, every value left out has the default shown. Addresses and MACs need no
+quotes; write PCI addresses in quotes so that other YAML tools leave them alone. The example of a section has all of its
+fields; hardly any Fabric needs them all.
 `trackbed explain spec.qos.dscp` shows one field.
 """
 

@@ -11,7 +11,7 @@ from trackbed.doctor.catalogue import Fault, load_catalogue, load_unchecked_faul
 
 _HEAD = """# Faults
 
-Written by `scripts/docs`; do not edit. Doctor has a check for each of these, in this order: cause before effect.
+Doctor has a check for each of these, in this order: cause before effect.
 `trackbed faults ID` explains one. "Checked on" says where its check runs:
 
 - **host**: `trackbed doctor` on a host

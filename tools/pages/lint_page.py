@@ -8,8 +8,8 @@ from trackbed.lint.schemas.shipped import count_sources
 
 _HEAD = """# Rules of trackbed lint
 
-Written from the rules by `scripts/docs`; do not edit. An error is refused by an API server or cannot work; a warning
-works now and then, or not as meant; a note never changes the exit status. *fix* means that `--fix` mends it.
+An error is refused by an API server or cannot work; a warning works now and then, or not as meant; a note never
+changes the exit status. *fix* means that `--fix` mends it.
 
 The rules of the family `schema` check fields and types. Lint ships with the schemas of Kubernetes {kubernetes} and of
 {crds} kinds of operators around GPU networks; `--crds DIR` and `--cluster` add those of other kinds and releases. Where

@@ -9,7 +9,7 @@ from trackbed.cluster.causes.catalogue import Cause, fill_cause, load_programs
 
 _FAULTS_HEAD = """# Faults of other stacks
 
-Written by `scripts/docs`; do not edit. Users of each stack reported these faults. Each is made for the tests, and the
+Users of each stack reported these faults. Each is made for the tests, and the
 command in the third column names it first. Try one: make its state, or give its message to `trackbed explain`.
 
 - **program**: the program runs, of the stack or of Kubernetes, and what it reports is named
@@ -20,7 +20,7 @@ command in the third column names it first. Try one: make its state, or give its
 """
 _MESSAGES_HEAD = """# Messages of other stacks
 
-Written by `scripts/docs`; do not edit. What the errors of other stacks' programs mean, and what to do.
+What the errors of other stacks' programs mean, and what to do.
 `trackbed status` finds them in the events of pods, `trackbed explain 'MESSAGE'` in a message that you have. The texts
 are those of the versions named below; other versions may say it in other words.
 """

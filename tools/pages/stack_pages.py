@@ -42,7 +42,7 @@ def iter_stack_pages() -> Iterator[tuple[str, str]]:
 def _render_index() -> str:
     rows = [f"| [`{name}`]({name}.md) | {load_stack(name).title} |" for name in MODULES]
     figures = [f"| {' | '.join(_iter_index_cells(name))} |" for name in MODULES]
-    head = "# Stacks\n\nWritten by `scripts/docs`; do not edit. `trackbed stacks -f FILE` says which fit a Fabric.\n"
+    head = "# Stacks\n\n`trackbed stacks -f FILE` says which fit a Fabric.\n"
     foot = (
         "\n[What an account must be allowed](rights.md) to apply them. "
         "[What stacks write into charts](chart-values.md), and what it changes."
@@ -85,7 +85,7 @@ def _list_facts(name: str) -> tuple[str, ...]:
 def _render_rights_page() -> str:
     """Render what `trackbed controller --stacks` needs, for a small Fabric of each stack."""
     head = (
-        "# Rights to apply a stack\n\nWritten by `scripts/docs`; do not edit.\n\n"
+        "# Rights to apply a stack\n\n"
         "`trackbed controller --stacks STACK` applies what a Fabric names in `kubernetes.stack`, and has no right "
         "to do it until you give it:\n\n    trackbed render rights STACK -f fabric.yaml | kubectl apply -f -\n\n"
         "These are the rules for two nodes with two rails; another `kubernetes.ipam` has other kinds.\n"
@@ -110,7 +110,7 @@ def _render_page(name: str) -> str:
     tried = _compare(name)
     parts = [
         f"# {name}\n\n{tried.evidence.capitalize()}: {tried.evidence_detail}.\n",
-        f"Written by `scripts/docs`; do not edit.\n\n{renderer.title}.\n",
+        f"{renderer.title}.\n",
         _render_list("Facts", _list_facts(name)),
         _render_list("Needs", renderer.needs),
         _render_list("Cannot", renderer.cannot),

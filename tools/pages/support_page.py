@@ -29,8 +29,6 @@ ROWS = {
 
 _HEAD = f"""# What is supported, and how that is known
 
-Written by `scripts/docs` from the marker `support` on tests; do not edit.
-
 - **{WORDS[0]}**: a test runs the real program or the real kernel, where the table says
 - **{WORDS[1]}**: a test runs against a model of it, whose rules cite their upstream source
 - **{WORDS[2]}**: Trackbed refuses it and changes nothing; the table has the message

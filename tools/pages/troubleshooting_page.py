@@ -10,8 +10,7 @@ from trackbed.doctor.catalogue import Fault, fill_placeholders, load_catalogue
 
 _HEAD = """# Troubleshooting
 
-Written by `scripts/docs` from doctor's catalogue; do not edit. Find what you see. Below it are the faults that cause
-it, the likely ones first.
+Find what you see. Below it are the faults that cause it, the likely ones first.
 
 Run `trackbed doctor -f fabric.yaml` on the node before you try them: it checks all of them and names the first that is
 broken. [A node is broken](howto/broken-node.md) shows how to read it, [faults](reference/faults.md) lists them by step.
