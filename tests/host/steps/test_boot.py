@@ -280,6 +280,41 @@ def test_the_boot_script_gives_rdma_cm_its_traffic_class(host: Host, tmp_path: P
     assert [host.machine.read(file) for file in files] == ["106", "106", "0"]
 
 
+STATES = """[ "$3" = list ] || exit 0
+count=$(grep -c "list $4" {folder}/heard)
+set -- {states}
+[ "$count" -lt $# ] || count=$#
+shift $((count - 1))
+[ -z "$1" ] || echo " 2 eth0 ether routable $1"
+"""
+
+
+@pytest.mark.parametrize(
+    ("states", "count"),
+    [
+        pytest.param("configured", 0, id="configured"),
+        pytest.param("pending failed", 2, id="given up"),
+        pytest.param("pending configured", 0, id="late"),
+        pytest.param("failed", 2, id="failed already"),
+        pytest.param("unmanaged", 0, id="of another manager"),
+        pytest.param("''", 0, id="without an answer"),
+    ],
+)
+def test_the_boot_script_asks_networkd_again_that_gave_a_port_up(
+    host: Host, tmp_path: Path, states: str, count: int
+) -> None:
+    ran = script(host, tmp_path, networkctl=STATES.format(folder=tmp_path, states=states), sleep="")
+    again = [line for line in heard(tmp_path) if line.startswith("networkctl reconfigure")]
+    assert again == ["networkctl reconfigure eth0", "networkctl reconfigure eth1"][:count]
+    assert (ran.returncode, ran.stderr.count("is asked again")) == (0, count)
+
+
+def test_the_boot_script_waits_no_longer_than_its_time_for_networkd(host: Host, tmp_path: Path) -> None:
+    networkctl = STATES.format(folder=tmp_path, states="pending")
+    ran = script(host, tmp_path, networkctl=networkctl, sleep="")
+    assert (ran.returncode, heard(tmp_path).count("sleep 1")) == (0, 120)
+
+
 @pytest.mark.needs("dash")
 def test_the_boot_script_is_sh_without_mistakes(tmp_path: Path) -> None:
     place = tmp_path / "boot.sh"
@@ -298,9 +333,9 @@ def test_shellcheck_finds_nothing_in_the_boot_script() -> None:
 def script(
     host: Host, folder: Path, *ports_to_do: str, settings: Iterable[Setting] = (), **programs: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the boot script on the tree instead of on this host, with stand-ins for ip, dcb and udevadm."""
+    """Run the boot script on the tree instead of on this host, with stand-ins for ip, dcb, networkctl and udevadm."""
     text = content(file.BOOT_SCRIPT, settings)
-    for name, body in ({"ip": "", "udevadm": "", "dcb": "exit 1"} | programs).items():
+    for name, body in ({"ip": "", "udevadm": "", "dcb": "exit 1", "networkctl": ""} | programs).items():
         place = folder / "bin" / name
         place.parent.mkdir(exist_ok=True)
         place.write_text(f'#!/bin/sh\necho "{name} $*" >>{folder}/heard\n{body}\n')
@@ -314,9 +349,9 @@ def script(
 
 
 def heard(folder: Path) -> list[str]:
-    """What the boot script asked ip, dcb and udevadm, without what dcb was only asked to show."""
+    """What the boot script asked its programs, without what dcb and networkctl were only asked to show."""
     lines = (folder / "heard").read_text().splitlines()
-    return [line for line in lines if not (line.startswith("dcb ") and " show " in line)]
+    return [line for line in lines if not re.match(r"dcb .* show |networkctl .* list ", line)]
 
 
 def content(path: str, settings: Iterable[Setting] = ()) -> str:

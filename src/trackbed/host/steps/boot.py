@@ -15,6 +15,9 @@ Everything is enabled by files and not by `systemctl enable`, so that all parts 
 The script writes files of sysfs and configfs. Addresses, trust and spoof check of VFs need ip(8), and DCB (PFC, DSCP,
 traffic classes) needs dcb(8). Without these programs the script logs to the journal which settings are missing;
 `trackbed apply` needs neither.
+
+Making VFs can hold the kernel's lock of all links (rtnl) for longer than systemd-networkd waits for an answer (25 s,
+sd-netlink). It then gives up its port for good, which stays without addresses, so the script asks it again.
 """
 
 from __future__ import annotations
@@ -141,6 +144,7 @@ def _iter_vf_lines(node: NodePlan, port: PortPlan) -> Iterator[str]:
     if common.link_type == "ethernet":
         switches = f"{_format_switch(on=common.vf_trust)} {_format_switch(on=common.vf_spoof_check)}"
         yield f"guard {netdev} {folder} {switches} {common.vf_mtu_bytes}\n"
+    yield f"managed {netdev}\n"
 
 
 def _get_device_folder(port: PortPlan) -> str:

@@ -94,6 +94,23 @@ guid() { # PORT DEVICE VF GUID: of the node and the port; the VF's link follows 
 	ip link set dev "$1" vf "$3" state auto || failed=1
 	renew "$2/virtfn$3"
 }
+managed() { # PORT: systemd-networkd waits 25 s for the kernel, which VFs can keep busy for longer, and then gives a port up
+	command -v networkctl >/dev/null || return 0
+	known "$1"
+	while [ "$known" = pending ] || [ "$known" = initialized ]; do
+		[ "$left" -gt 0 ] || break
+		left=$((left - 1))
+		sleep 1
+		known "$1"
+	done
+	[ "$known" = failed ] || return 0
+	echo "trackbed: systemd-networkd failed to configure $1 while its VFs were made, and is asked again" >&2
+	networkctl reconfigure "$1" || failed=1
+}
+known() { # PORT: its state in systemd-networkd, the last column; "unmanaged" where that does not run
+	known=
+	for known in $(networkctl --no-legend --no-pager list "$1" 2>/dev/null); do :; done
+}
 unlike() { # on|off: the other one
 	case $1 in on) other=off ;; *) other=on ;; esac
 }
