@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.examples import combine
 from trackbed.lint.catalogue import Rule, load_rules
 from trackbed.lint.corpus import index_documents
 from trackbed.lint.finding import LintProblem
@@ -73,20 +74,27 @@ def _put(value: Any, path: tuple[Any, ...], junk: object) -> None:
     value[path[-1]] = junk
 
 
-def _format_documents(documents: list[Any]) -> str:
-    """JSON is YAML, and is written in a tenth of the time."""
+def _format_json(documents: list[Any]) -> str:
     return "\n---\n".join(map(json.dumps, documents))
+
+
+def _format_blocks(documents: list[Any]) -> str:
+    return yaml.dump_all(documents, Dumper=yaml.CSafeDumper, default_flow_style=False)
+
+
+_JUNK_IN_FORMATS = tuple(
+    (junk, format_documents) for junk in _JUNK for format_documents in (_format_json, _format_blocks)
+)
 
 
 @pytest.mark.parametrize("rule", _RULES, ids=lambda rule: rule.id)
 def test_each_part_of_a_bad_example_may_be_anything(rule: Rule) -> None:
     documents = _load_documents(rule)
-    for junk in _JUNK:
-        for number, doc in enumerate(documents):
-            for path in _paths(doc)[1:]:
-                changed = deepcopy(documents)
-                _put(changed[number], path, deepcopy(junk))
-                assert isinstance(_lint(_format_documents(changed), rule), tuple)
+    places = [(number, path) for number, doc in enumerate(documents) for path in _paths(doc)[1:]]
+    for (number, path), (junk, format_documents) in combine(places, _JUNK_IN_FORMATS):
+        changed = deepcopy(documents)
+        _put(changed[number], path, deepcopy(junk))
+        assert isinstance(_lint(format_documents(changed), rule), tuple)
 
 
 _WITH_JSON = tuple(rule for rule in _RULES if '{"' in rule.bad)
@@ -101,15 +109,18 @@ def _at(value: Any, path: tuple[Any, ...]) -> Any:
 @pytest.mark.parametrize("rule", _WITH_JSON, ids=lambda rule: rule.id)
 def test_each_part_of_the_json_inside_may_be_anything(rule: Rule) -> None:
     documents = _load_documents(rule)
-    for number, doc in enumerate(documents):
-        for place in _paths(doc)[1:]:
-            for inner in _paths(_parse_json(_at(doc, place)))[1:]:
-                for junk in _JUNK:
-                    changed = deepcopy(documents)
-                    parsed = _parse_json(_at(changed[number], place))
-                    _put(parsed, inner, deepcopy(junk))
-                    _put(changed[number], place, json.dumps(parsed))
-                    assert isinstance(_lint(_format_documents(changed), rule), tuple)
+    places = [
+        (number, place, inner)
+        for number, doc in enumerate(documents)
+        for place in _paths(doc)[1:]
+        for inner in _paths(_parse_json(_at(doc, place)))[1:]
+    ]
+    for (number, place, inner), (junk, format_documents) in combine(places, _JUNK_IN_FORMATS):
+        changed = deepcopy(documents)
+        parsed = _parse_json(_at(changed[number], place))
+        _put(parsed, inner, deepcopy(junk))
+        _put(changed[number], place, json.dumps(parsed))
+        assert isinstance(_lint(format_documents(changed), rule), tuple)
 
 
 MULTUS_CONFIG = """apiVersion: spiderpool.spidernet.io/v2beta1

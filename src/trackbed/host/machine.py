@@ -20,6 +20,7 @@ import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -100,7 +101,7 @@ class Machine:
     def _check_inside_root(self, path: str, located: Path) -> None:
         """Raise ValueError if a path leads out of the root; paths below `/` are not checked."""
         if self.root != _HOST:
-            root = os.path.realpath(self.root)
+            root = _resolve_root(self.root)
             if os.path.commonpath((root, os.path.realpath(located))) != root:
                 raise ValueError(f"{path!r} leads out of {self.root} by a symbolic link")
 
@@ -174,6 +175,12 @@ class Machine:
         self._check_network_visible()
         with enter_netns(self.netns):
             path.write_text(value)
+
+
+@lru_cache(maxsize=16)
+def _resolve_root(root: Path) -> str:
+    """Return the real path of a root. A link that is changed later makes paths lead out of it, which is refused."""
+    return os.path.realpath(root)
 
 
 def _read_or_absent(load: Callable[[], bytes]) -> bytes | Absent | Unreadable:

@@ -46,7 +46,9 @@ _NETPLAN_KEYS = frozenset(
         "link-local",
     }
 )
-_PORT_COMMANDS = frozenset({"await", "up", "show", "verbs", "dcbx", "ets", "pfc", "dscp", "tos", "address", "guard"})
+_PORT_COMMANDS = frozenset(
+    {"await", "up", "show", "verbs", "dcbx", "ets", "pfc", "dscp", "tos", "address", "guard", "managed"}
+)
 _FILE_LOOP = re.compile(r"for file in (\S+); do put \"\$file\" ([0-9]+); done")
 
 

@@ -73,11 +73,11 @@ def _resolve_links(machine: Machine, path: str, members: Members) -> str:
         if part == "..":
             place = place[:-1]
             continue
-        here = machine.root.joinpath(*place, part)
         key = "/".join((*place, part))
-        if place[:1] != ["proc"] and part != "proc" and here.is_symlink() and links < MAX_LINKS:
+        may_be_link = members.get(key, "") is not None and "proc" not in {part, *place[:1]} and links < MAX_LINKS
+        if may_be_link and (machine.root / key).is_symlink():
             links += 1
-            target = str(here.readlink())
+            target = str((machine.root / key).readlink())
             members[key] = _make_relative(target, place)
             place = [] if target.startswith("/") else place
             remaining = [*filter(None, target.split("/")), *remaining]
