@@ -44,7 +44,7 @@ def test_a_value_is_judged_by_rate_slot_and_class(
 
 def test_a_narrow_slot_is_named() -> None:
     assert judge(Measurement(245, 400, 256)).reason == (
-        "61% of the negotiated 400 Gb/s: PCIe allows 256 Gb/s; compare lanes and speed of the slot (lspci -vv, LnkSta)"
+        "61% of the ports' 400 Gb/s: PCIe allows 256 Gb/s; compare lanes and speed of the slot (lspci -vv, LnkSta)"
     )
 
 

@@ -76,11 +76,19 @@ def test_a_slow_port_is_blamed_by_its_rate_with_the_counters_that_rose() -> None
     report = build_report(hosts.prove())
     assert name_culprits(report) == [("write_bw", "rail 0 of n6")]
     assert report.culprits[0].evidence == (
-        "3 of 3 tests failed, such as 50% of the negotiated 400 Gb/s;"
-        " counters that rose: out_of_sequence +41 (n6 rail 0)"
+        "3 of 3 tests failed, such as 50% of the ports' 400 Gb/s; counters that rose: out_of_sequence +41 (n6 rail 0)"
     )
     assert [counter.kind for counter in report.counters] == ["retransmits"]
     assert report.repeats >= 3
+
+
+def test_a_rate_that_the_fabric_states_counts_and_not_what_ports_negotiate() -> None:
+    stated = build_plan(12)._replace(rate_gbps=200.0)
+    slow = {(f"n{number}", rail): 195.0 for number in range(1, 13) for rail in range(2)}
+    assert build_report(Hosts(stated, gbps=slow).prove()).status == 0
+    report = build_report(Hosts(stated, gbps=slow | {("n6", 0): 100.0}).prove())
+    assert name_culprits(report) == [("write_bw", "rail 0 of n6")]
+    assert "such as 50% of the ports' 200 Gb/s" in report.culprits[0].evidence
 
 
 def test_a_missing_program_is_no_failure_and_costs_no_round() -> None:

@@ -34,6 +34,8 @@ SPINE_LINKS = Bounds(1, 64)
 """Parallel links between a leaf and a spine."""
 LINK_GBPS = Bounds(1, 6400)
 """The fastest Ethernet port of a switch has 1600 Gb/s; a higher number than this is a typing error."""
+LEAST_PORT_GBPS = 0.001
+"""Emulated ports are slow; the most is that of a link."""
 UNITS_PER_POD = Bounds(1, 4096)
 POD_ADDRESSES = Bounds(0, 65535)
 PATH_MTUS = (256, 512, 1024, 2048, 4096)

@@ -24,7 +24,7 @@ class Culprit(NamedTuple):
 
     kind: CulpritKind
     loss: float
-    """Fraction of the negotiated rate that is missing: 0 to 1."""
+    """Fraction of the ports' rate that is missing: 0 to 1."""
     rail: int | None = None
     leaves: tuple[int, ...] = ()
     pod: int | None = None

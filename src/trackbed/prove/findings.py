@@ -1,6 +1,8 @@
-"""The finding of a test: its rate against what the ports negotiated, what PCIe allows, and what its class reaches.
+"""The finding of a test: its rate against that of the ports, what PCIe allows, and what its class reaches.
 
-    fail        under 0.90 of the negotiated rate
+The rate of the ports is what the Fabric states, or else what they negotiated.
+
+    fail        under 0.90 of that rate
     warn        under 0.95 of it, or under 0.97 of the median of its class (rail and kind of round)
     pass        RDMA carried the traffic, at the rate
     unknown     the value cannot be judged: IP alone carried it, or no rate is known
@@ -27,7 +29,7 @@ class Measurement(NamedTuple):
 
     gbps: float | None
     rate_gbps: float | None
-    """The lower of the negotiated rates of both ports."""
+    """The lower of the rates of both ports: as the Fabric states, or else as negotiated."""
     pcie_gbps: float | None = None
     """The lower of what PCIe allows both ports: lanes × speed, without its headers."""
     transport: Transport = "rdma"
@@ -39,7 +41,7 @@ class PathFinding(NamedTuple):
     verdict: ProofVerdict
     transport: Transport
     fraction: float | None
-    """Measured rate as a fraction of the negotiated one."""
+    """Measured rate as a fraction of that of the ports."""
     reason: str = ""
 
 
@@ -52,12 +54,17 @@ def judge(measurement: Measurement | None, class_median: float | None = None) ->
         return PathFinding("not-tested", "rdma", None, "no value came back; repeat the round for these nodes")
     gbps, rate, transport = measurement.gbps, measurement.rate_gbps, measurement.transport
     if not rate or not 0 < rate < float("inf"):
-        return PathFinding("unknown", transport, None, "no negotiated rate was read; compare `ethtool` of both ports")
+        return PathFinding(
+            "unknown",
+            transport,
+            None,
+            "no negotiated rate was read; compare `ethtool` of both ports, or state spec.rate",
+        )
     if gbps is None or not 0 <= gbps < float("inf"):
         return PathFinding("unknown", transport, None, "the rate that was measured cannot be read; repeat the round")
     fraction = gbps / rate
     if fraction > MOST_FRACTION:
-        reason = f"{gbps:g} Gb/s is more than the negotiated {rate:g} Gb/s: one of the two is not what it seems"
+        reason = f"{gbps:g} Gb/s is more than the ports' {rate:g} Gb/s: one of the two is not what it seems"
         return PathFinding("unknown", transport, None, reason)
     verdict, reason = _compare(fraction, measurement, class_median)
     if verdict == "pass" and transport == "ip":
@@ -74,7 +81,7 @@ def count_verdicts(findings: Iterable[PathFinding]) -> dict[ProofVerdict, int]:
 
 def _compare(fraction: float, measurement: Measurement, class_median: float | None) -> tuple[ProofVerdict, str]:
     pcie, rate = measurement.pcie_gbps, measurement.rate_gbps or 0
-    share = f"{fraction:.0%} of the negotiated {rate:g} Gb/s"
+    share = f"{fraction:.0%} of the ports' {rate:g} Gb/s"
     narrow = pcie is not None and 0 < pcie < rate
     if fraction < FAIL_BELOW:
         if narrow and pcie and fraction * rate >= FAIL_BELOW * pcie:

@@ -132,12 +132,13 @@ def _read_facts(run: _Run) -> Generator[Sheet, Answers, dict[int, PortFacts]]:
             steps.setdefault(end.node, []).append((2 * port, build_step(end)))
     answers = yield Sheet("files", (SheetRound(FACTS_SECONDS, steps),))
     run.failures = answers.failures
-    link_type = run.plan.common.link_type
-    return {
+    link_type, planned = run.plan.common.link_type, run.plan.rate_gbps
+    facts = {
         port: parse_facts(answers.outputs[2 * port], end, link_type)
         for port, end in run.ends.items()
         if 2 * port in answers.outputs
     }
+    return {port: read._replace(rate_gbps=planned or read.rate_gbps) for port, read in facts.items()}
 
 
 def _judge_gids(run: _Run) -> None:

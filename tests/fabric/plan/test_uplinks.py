@@ -76,3 +76,25 @@ def test_a_plan_document_with_an_impossible_uplink_is_refused(field: bytes) -> N
     assert field in raw
     with pytest.raises(SpecError, match="no plan of Trackbed"):
         decode_plan(raw.replace(field, field.partition(b":")[0] + b":-1"))
+
+
+@pytest.mark.parametrize("rate", [0.02, 400])
+def test_a_plan_document_carries_the_rate_of_ports_and_no_nodes_does(rate: float) -> None:
+    wanted = plan("{spines: 16}\n  rate: " + str(rate))
+    assert (wanted.rate_gbps, decode_plan(encode_plan(wanted, wanted.nodes))) == (rate, wanted)
+    assert encode_node(wanted.nodes[0]) == encode_node(plan().nodes[0])
+
+
+@pytest.mark.parametrize("rate", ["0", "6401", "-1", ".nan", ".inf"])
+def test_an_impossible_rate_is_refused_at_its_place(rate: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        plan("{spines: 16}\n  rate: " + rate)
+    assert [problem.path for problem in refused.value.problems] == [("spec", "rate")]
+
+
+@pytest.mark.parametrize("rate", [b"-1", b"7000", b'"400"', b"true"])
+def test_a_plan_document_with_an_impossible_rate_is_refused(rate: bytes) -> None:
+    wanted = plan("{spines: 16}\n  rate: 400")
+    raw = encode_plan(wanted, wanted.nodes)
+    with pytest.raises(SpecError, match="no plan of Trackbed"):
+        decode_plan(raw.replace(b'"rateGbps":400.0', b'"rateGbps":' + rate))

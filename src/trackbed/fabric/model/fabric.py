@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from trackbed.fabric.bounds import MTU, NODES_PER_UNIT
+from trackbed.fabric.bounds import LEAST_PORT_GBPS, LINK_GBPS, MTU, NODES_PER_UNIT
 from trackbed.fabric.model.addressing import Addressing
 from trackbed.fabric.model.bios import BiosSpec, FirmwareSpec
 from trackbed.fabric.model.cluster import OtherRanges, PodsSpec
@@ -47,6 +47,7 @@ class FabricSpec(FabricModel):
           scheme: shared-subnet
           ipv4: 10.0.0.0/13
         mtu: 9000
+        rate: 400
         routing: {crossRail: isolated}
         qos: {dscp: 24}
         vfs: {count: 8}
@@ -83,6 +84,8 @@ class FabricSpec(FabricModel):
     """Addressing scheme and ranges."""
     mtu: int | None = Field(default=None, ge=MTU.low, le=MTU.high)
     """MTU of the ports in bytes. Default: 9000 on Ethernet, 2044 (IPoIB datagram mode) on InfiniBand."""
+    rate: float | None = Field(default=None, ge=LEAST_PORT_GBPS, le=LINK_GBPS.high)
+    """Rate of the ports in Gb/s, which `trackbed prove` expects. Default: what a port negotiates."""
     routing: RoutingSpec = RoutingSpec()
     """Source routing."""
     qos: QosSpec = QosSpec()

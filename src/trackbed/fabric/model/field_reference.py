@@ -120,6 +120,7 @@ def render_value(field: FieldInfo) -> str:
 _WORDS: dict[object, str] = {
     str: "text",
     int: "number",
+    float: "number",
     bool: "true or false",
     Range: "range",
     type(None): "",

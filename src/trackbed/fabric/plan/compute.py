@@ -56,7 +56,8 @@ def compute_plan(fabric: Fabric, lock: Mapping[str, int]) -> Plan:
         raise SpecError(errors)
     common = _build_common_plan(fabric, ranges, len(slots))
     nodes = tuple(sorted(_iter_nodes(spec, common, slots, layouts), key=lambda node: node.slot))
-    return Plan(common, nodes, _build_kubernetes_plan(spec), tuple(problems), _build_uplinks_plan(spec))
+    kubernetes, uplinks = _build_kubernetes_plan(spec), _build_uplinks_plan(spec)
+    return Plan(common, nodes, kubernetes, tuple(problems), uplinks, spec.rate)
 
 
 def build_layouts(spec: FabricSpec, ip_version: int) -> list[tuple[Range | None, RangeLayout | None]]:

@@ -18,6 +18,7 @@ from trackbed.fabric.bounds import (
     HOST_VFS,
     HUGE_PAGE_KIB,
     HUGE_PAGES,
+    LEAST_PORT_GBPS,
     LINK_GBPS,
     MAX_RAILS,
     MTU,
@@ -151,6 +152,11 @@ def check_uplinks(uplinks: UplinksPlan) -> None:
     for field, bounds in _UPLINKS_OPTIONS.items():
         number = getattr(uplinks, field)
         _check(field, number, is_valid=number is None or _is_within(number, bounds))
+
+
+def check_rate(rate_gbps: float | None) -> None:
+    """Check the rate of the ports. Raises ValueError."""
+    _check("rateGbps", rate_gbps, is_valid=rate_gbps is None or LEAST_PORT_GBPS <= rate_gbps <= LINK_GBPS.high)
 
 
 def _check_rail(rail: RailPlan) -> None:

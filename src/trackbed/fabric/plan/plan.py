@@ -236,6 +236,8 @@ class Plan(NamedTuple):
     warnings: tuple[Problem, ...] = ()
     uplinks: UplinksPlan | None = None
     """None if the Fabric does not describe them. No host needs them, so no node's document has them."""
+    rate_gbps: float | None = None
+    """Rate of the ports; None: what they negotiate. No node's document has it."""
 
     def find_node(self, name: str) -> NodePlan | None:
         """Return the plan of a node by name."""

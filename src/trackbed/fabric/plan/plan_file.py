@@ -1,6 +1,7 @@
 """A whole plan as JSON, the output of `trackbed plan -o json`.
 
-{"fabric": {common}, "kubernetes": {...}, "uplinks": {...}, "nodes": [{"name", "slot", "unit", "ports": [...]}]}
+{"fabric": {common}, "kubernetes": {...}, "uplinks": {...}, "rateGbps": 400,
+ "nodes": [{"name", "slot", "unit", "ports": [...]}]}
 """
 
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ import msgspec
 from trackbed.fabric.documents import parse_document, to_camel, to_document
 from trackbed.fabric.model.problems import Problem, SpecError
 from trackbed.fabric.plan.collector import pause_collector
-from trackbed.fabric.plan.node_check import check_common, check_kubernetes, check_uplinks
+from trackbed.fabric.plan.node_check import check_common, check_kubernetes, check_rate, check_uplinks
 from trackbed.fabric.plan.node_document import NodeEntry, parse_entry, to_common_document, to_node_entry
 from trackbed.fabric.plan.plan import CommonPlan, KubernetesPlan, NodePlan, Plan, UplinksPlan
 
@@ -22,6 +23,7 @@ class _PlanDocument(NamedTuple):
     nodes: tuple[NodeEntry, ...]
     only_rail: int | None = None
     uplinks: UplinksPlan | None = None
+    rate_gbps: float | None = None
 
 
 def encode_plan(plan: Plan, nodes: Iterable[NodePlan], rail: int | None = None) -> bytes:
@@ -36,6 +38,8 @@ def encode_plan(plan: Plan, nodes: Iterable[NodePlan], rail: int | None = None) 
     }
     if plan.uplinks is not None:
         document["uplinks"] = to_document(plan.uplinks, to_camel)
+    if plan.rate_gbps is not None:
+        document["rateGbps"] = plan.rate_gbps
     return msgspec.json.encode(document if rail is None else document | {"onlyRail": rail})
 
 
@@ -53,13 +57,14 @@ def decode_plan(raw: bytes) -> Plan:
         check_kubernetes(document.kubernetes)
         if document.uplinks is not None:
             check_uplinks(document.uplinks)
+        check_rate(document.rate_gbps)
         nodes = tuple(parse_entry(node, document.fabric) for node in document.nodes)
     except (ValueError, RecursionError) as error:  # DocumentError and msgspec.DecodeError are ValueErrors
         raise SpecError([Problem("bad-plan", f"this is no plan of Trackbed: {error}")]) from error
     if document.only_rail is not None:
         message = f"this plan has rail {document.only_rail} alone; write it with `trackbed plan -o json` without --rail"
         raise SpecError([Problem("bad-plan", message)])
-    return Plan(document.fabric, nodes, document.kubernetes, uplinks=document.uplinks)
+    return Plan(document.fabric, nodes, document.kubernetes, uplinks=document.uplinks, rate_gbps=document.rate_gbps)
 
 
 _HEAD_BYTES = 64

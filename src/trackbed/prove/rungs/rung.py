@@ -81,7 +81,7 @@ class Rung(NamedTuple):
     program: str = ""
     """Program that both ends need."""
     scale: Literal["reach", "rate", "latency"] = "reach"
-    """What decides: whether it was reached, the share of the negotiated rate, or the median latency of its class."""
+    """What decides: whether it was reached, the share of the ports' rate, or the median latency of its class."""
     tests_isolation: bool = False
     """Whether the rung can show that two rails are isolated."""
 
