@@ -55,7 +55,8 @@ def test_a_mistake_is_printed_with_place_rule_and_fix(folder: Path) -> None:
     [
         pytest.param(_BAD, 1, id="error"),
         pytest.param(_NOTE, 0, id="note"),
-        pytest.param("", 0, id="nothing"),
+        pytest.param("", 2, id="nothing"),
+        pytest.param(" \n\n", 2, id="blank"),
         pytest.param("a: [", 2, id="torn"),
     ],
 )
@@ -82,7 +83,7 @@ def test_a_torn_file_does_not_hide_the_others(folder: Path) -> None:
     ],
 )
 def test_wrong_use_ends_with_two_and_says_what_to_do(args: list[str], message: str) -> None:
-    result = run(*args, stdin="")
+    result = run(*args, stdin="a: 1")
     assert result.exit_code == 2
     assert message in result.stderr
 
@@ -130,3 +131,7 @@ def test_a_rule_is_explained_with_both_examples() -> None:
 def test_rules_lists_every_rule() -> None:
     listed = run("--rules").stdout
     assert all(rule in listed for rule in load_rules())
+
+
+def test_nothing_on_standard_input_is_no_pass() -> None:
+    assert "standard input is empty; did the program before the pipe fail?" in run("-", stdin="").stderr

@@ -26,7 +26,10 @@ def read_texts(paths: tuple[str, ...]) -> Iterable[tuple[str, bytes]]:
 
     for path in paths:
         if path == "-":
-            yield "<stdin>", read_input_or_exit(path, MAX_BYTES)
+            raw = read_input_or_exit(path, MAX_BYTES)
+            if not raw.strip():
+                refuse("standard input is empty; did the program before the pipe fail?")
+            yield "<stdin>", raw
         else:
             yield from ((str(file), read_input_or_exit(str(file), MAX_BYTES)) for file in _list_manifests(Path(path)))
 
