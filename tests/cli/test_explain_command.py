@@ -15,6 +15,8 @@ from trackbed.doctor.catalogue import load_catalogue
 CASES = {
     "route-rule-missing": "`from <source> lookup <table>`",
     "hca-prefix": "hca-prefix (",
+    "input-unreadable": "input-unreadable (unknown): what this step needs can be read\n",
+    "node-unread": "node-unread (unknown): every node was read\n",
     "spec.addressing.scheme": "value: shared-subnet or node-subnet",
     "spec.qos.dscp": "\n  example:\n    dscp: 24\n",
     "kernel.hugepages": "\n  example:\n    hugepages:\n      - size: 1G\n        count: 64\n",

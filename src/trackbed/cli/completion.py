@@ -95,12 +95,13 @@ def _list_stacks(_: click.Context) -> Iterable[str]:
 
 def _list_explainable(context: click.Context) -> list[str]:
     from trackbed.cluster.causes.catalogue import load_causes
+    from trackbed.doctor.unjudged import UNJUDGED
     from trackbed.fabric.model.field_reference import list_paths
 
     nodes: list[str] = []
     if Path(context.params.get("fabric_file") or "fabric.yaml").exists():
         nodes = _list_nodes(context)
-    return [*nodes, *_list_faults(), *_list_rules(), *load_causes(), *list_paths()]
+    return [*nodes, *_list_faults(), *UNJUDGED, *_list_rules(), *load_causes(), *list_paths()]
 
 
 def _list_lab_faults(module: str) -> list[str]:

@@ -44,7 +44,7 @@ def command(topic: str, fabric_file: str, output_format: str) -> None:
     try:
         version, number = parse_address(topic.partition("/")[0])
     except ValueError:
-        kinds = (_explain_fault, _explain_rule, _explain_cause, _explain_field, _explain_message)
+        kinds = (_explain_fault, _explain_unjudged, _explain_rule, _explain_cause, _explain_field, _explain_message)
         if not any(explain(topic, output_format) for explain in kinds):
             _explain_name(topic, fabric_file, output_format)
         return
@@ -71,6 +71,16 @@ def _explain_fault(topic: str, output_format: str) -> bool:
     if fault is not None:
         print_fault(fault, output_format)
     return fault is not None
+
+
+def _explain_unjudged(topic: str, output_format: str) -> bool:
+    from trackbed.doctor.unjudged import UNJUDGED
+
+    kind = UNJUDGED.get(topic)
+    if kind is not None:
+        text = f"{kind.id} (unknown): {kind.title}\n  why: {kind.cause}\n  fix: {kind.fix}"
+        _emit({**kind._asdict(), "verdict": "unknown"}, output_format, lambda: text)
+    return kind is not None
 
 
 def _explain_rule(topic: str, output_format: str) -> bool:
@@ -154,6 +164,7 @@ def _explain_name(topic: str, fabric_file: str, output_format: str) -> None:
 def _describe_unknown(topic: str) -> str:
     from trackbed.cluster.causes.catalogue import load_causes
     from trackbed.doctor.catalogue import load_catalogue
+    from trackbed.doctor.unjudged import UNJUDGED
     from trackbed.fabric.model.field_reference import list_paths_with_end, suggest_path
     from trackbed.lint.catalogue import load_rules
 
@@ -161,6 +172,6 @@ def _describe_unknown(topic: str) -> str:
     if paths:
         return f"{topic!r} is several fields of the Fabric: {', '.join(paths)}; name one of them"
     similar = suggest_path(topic) if "." in topic else ""
-    known = [*load_catalogue(), *load_rules(), *load_causes()]
+    known = [*load_catalogue(), *load_rules(), *load_causes(), *UNJUDGED]
     hint = f"; did you mean {similar!r}?" if similar else suggest_name(topic, known)
     return f"{topic!r} is no address, fault, lint rule, known message or field of the Fabric{hint}"

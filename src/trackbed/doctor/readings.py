@@ -18,11 +18,11 @@ import msgspec
 
 from trackbed.doctor.across.excerpt import NodeExcerpt, excerpt_node
 from trackbed.doctor.across.judgement import judge_nodes
-from trackbed.doctor.across.sources import UNREAD
 from trackbed.doctor.checks import FILE_STEPS, run_checks
 from trackbed.doctor.diagnosis import Diagnosis, LeftOut, merge_findings, select_finding_to_fix
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.probes import ProbeTimeouts
+from trackbed.doctor.unjudged import UNREAD
 from trackbed.doctor.view import NodeView, ProbeResults
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.machine import Machine
@@ -123,7 +123,7 @@ def diagnose_judged_nodes(judged: Sequence[JudgedNode], nodes: Mapping[str, Node
     between = judge_nodes([node.excerpt for node in judged], nodes)
     merged = (merge_findings(node.excerpt.node, node.findings, between) for node in judged)
     findings = (*between, *(finding for of_node in merged for finding in of_node))
-    unread = next((finding for finding in between if finding.id == UNREAD), None)
+    unread = next((finding for finding in between if finding.id == UNREAD.id), None)
     first = select_finding_to_fix(findings) or unread
     return Diagnosis(findings, first, (LEFT_OUT,), sum(len(node.passed) for node in judged))
 

@@ -21,13 +21,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from trackbed.doctor.finding import BROKEN, Finding
+from trackbed.doctor.unjudged import UNREADABLE
 from trackbed.doctor.view import AGENT, STATE_DUMPS, NodeView
 from trackbed.host.machine import Absent
 from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot.snapshot import Snapshot, is_above
-
-UNREADABLE = "input-unreadable"
-"""Id of the finding about inputs that no withdrawn finding of their module names. It is no fault of the catalogue."""
 
 _NOTHING_TO_READ = tuple(
     os.strerror(number)
@@ -150,12 +148,12 @@ def _find_reasons(finding: Finding, encounters: _Encounters) -> dict[str, str]:
 
 def _build_unread_finding(view: NodeView, step: str, reasons: dict[str, str]) -> Finding:
     return Finding(
-        UNREADABLE,
+        UNREADABLE.id,
         step,
         "unknown",
-        "what this step needs can be read",
+        UNREADABLE.title,
         _format_reasons(reasons),
-        fix="Run doctor as root, or see why this cannot be read.",
+        fix=UNREADABLE.fix,
         node=view.node.name,
     )
 

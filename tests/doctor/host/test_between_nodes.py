@@ -148,7 +148,7 @@ FAULTS: dict[str, tuple[str, Callable[[dict[str, NodeExcerpt]], None], list[str]
         "kubelet-duplicate-node-name",
         change_host_name,
         ["gpu002", "gpu005"],
-        "gpu002 (/proc/sys/kernel/hostname) is at gpu002, gpu005; so are 1 more",
+        "gpu002 (/proc/sys/kernel/hostname) is at gpu002, gpu005; so is 1 more",
     ),
     "two cables swapped": (
         "fabric-port-on-wrong-leaf",

@@ -16,6 +16,7 @@ from trackbed.doctor.checks.cmdline import _parse_cpu_list
 from trackbed.doctor.diagnosis import diagnose_nodes
 from trackbed.doctor.finding import Finding
 from trackbed.doctor.host_yaml import parse_host_yaml
+from trackbed.doctor.unjudged import FAILED_CHECK
 from trackbed.doctor.view import NodeView
 from trackbed.host.runner import ProgramResult
 
@@ -96,10 +97,10 @@ def test_a_check_that_fails_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> No
     count = len({finding.id for finding in diagnose_nodes([view]).findings})
     monkeypatch.setattr(checks._LOADED["kubelet"], "check_host", lambda view, _: fail(view))  # noqa: SLF001 - a defect
     diagnosis = diagnose_nodes([view])
-    (failed,) = (finding for finding in diagnosis.findings if finding.id == checks.FAILED_CHECK)
+    (failed,) = (finding for finding in diagnosis.findings if finding.id == FAILED_CHECK.id)
     assert (failed.step, failed.verdict) == ("kubelet", "unknown")
     assert len({finding.id for finding in diagnosis.findings}) > count / 2
 
 
 def _list_failed_checks(view: NodeView) -> list[str]:
-    return [finding.evidence for finding in diagnose_nodes([view]).findings if finding.id == checks.FAILED_CHECK]
+    return [finding.evidence for finding in diagnose_nodes([view]).findings if finding.id == FAILED_CHECK.id]

@@ -17,8 +17,8 @@ from trackbed.cluster.resources.fabric import CONSISTENT, FabricFinding, FabricF
 from trackbed.cluster.resources.node_report import ReportError
 from trackbed.doctor.across.excerpt import NodeExcerpt
 from trackbed.doctor.across.judgement import CHECKS, judge_nodes
-from trackbed.doctor.across.sources import UNREAD
 from trackbed.doctor.finding import BROKEN, FaultEnd, Finding
+from trackbed.doctor.unjudged import UNREAD
 
 _MAX_FINDINGS = 10
 _MAX_ENDS = 8
@@ -84,7 +84,7 @@ def build_condition(comparison: NodeComparison) -> Condition:
 
 def _describe_gap(comparison: NodeComparison) -> str:
     """Describe what is not known, nodes without a report first; empty if all is known."""
-    silent = [finding for finding in comparison.findings if finding.id == UNREAD]
+    silent = [finding for finding in comparison.findings if finding.id == UNREAD.id]
     if silent:
         count = sum(len(finding.ends) for finding in silent)
         return f"not compared: {count} of {format_node_count(comparison.node_count)}: {_abridge(silent[0].evidence)}"

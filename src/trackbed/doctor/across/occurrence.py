@@ -46,4 +46,5 @@ def find_shared(holders: Iterable[tuple[str, Holder]]) -> Iterator[Occurrence]:
 
 def _describe_shared(shared: list[str], owners: Mapping[str, list[Holder]]) -> str:
     labels = summarize_items([holder.label for holder in owners[shared[0]]], 8)
-    return f"{shared[0]} is at {labels}" + (f"; so are {len(shared) - 1} more" if len(shared) > 1 else "")
+    others = len(shared) - 1
+    return f"{shared[0]} is at {labels}" + (f"; so {'is' if others == 1 else 'are'} {others} more" if others else "")

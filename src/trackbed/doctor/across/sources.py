@@ -1,6 +1,6 @@
 """What excerpts lack because of how they were read: nodes that were not read, pseudonyms, two captures of one host.
 
-These findings are no faults of the catalogue: the nodes may be sound.
+The nodes may be sound.
 """
 
 from collections.abc import Iterator, Sequence
@@ -8,12 +8,10 @@ from typing import NamedTuple
 
 from trackbed.doctor.across.excerpt import NodeExcerpt
 from trackbed.doctor.finding import FaultEnd, Finding
+from trackbed.doctor.unjudged import PSEUDONYMOUS, REPEATED, UNREAD, Unjudged
 from trackbed.fabric.host_ranges import fold_hosts
 
-UNREAD = "node-unread"
-PSEUDONYMOUS = "capture-pseudonymous"
-REPEATED = "capture-repeated"
-IDS = (UNREAD, PSEUDONYMOUS, REPEATED)
+IDS = (UNREAD.id, PSEUDONYMOUS.id, REPEATED.id)
 PSEUDONYMOUS_PARTS = ("macs", "addresses", "identity", "guids")
 """Attributes of NodeExcerpt that a capture without --identified has not."""
 
@@ -28,8 +26,8 @@ class RepeatedCapture(NamedTuple):
 def explain_unread(excerpt: NodeExcerpt, part: str) -> str | None:
     """Return the id of the finding that explains why a part of an excerpt was not read; None if there is none."""
     if excerpt.failure:
-        return UNREAD
-    return PSEUDONYMOUS if excerpt.is_pseudonymous and part in PSEUDONYMOUS_PARTS else None
+        return UNREAD.id
+    return PSEUDONYMOUS.id if excerpt.is_pseudonymous and part in PSEUDONYMOUS_PARTS else None
 
 
 def report_unread(excerpts: Sequence[NodeExcerpt]) -> Iterator[Finding]:
@@ -43,10 +41,9 @@ def report_unread(excerpts: Sequence[NodeExcerpt]) -> Iterator[Finding]:
         yield _build_finding(
             UNREAD,
             names,
-            "every node was read",
             (
                 f"{fold_hosts(names)}: {reason}",
-                "Nothing was read of these nodes, so what they share with others is not known.",
+                UNREAD.cause,
                 f"{remedy}, then run this again; the other findings are of the nodes that were read.",
             ),
         )
@@ -59,11 +56,10 @@ def report_pseudonymous(excerpts: Sequence[NodeExcerpt]) -> Iterator[Finding]:
         yield _build_finding(
             PSEUDONYMOUS,
             names,
-            "every capture has the names and addresses of its host",
             (
                 f"{fold_hosts(names)}: captured without --identified; names, addresses and GUIDs were not compared",
-                "Names, addresses and GUIDs in these captures are pseudonyms, different ones in each.",
-                "Run `trackbed capture --identified` on these hosts, and keep those archives at your site.",
+                PSEUDONYMOUS.cause,
+                PSEUDONYMOUS.fix,
             ),
         )
 
@@ -75,11 +71,10 @@ def report_repeated(repeated: Sequence[RepeatedCapture]) -> Iterator[Finding]:
         yield _build_finding(
             REPEATED,
             list(dict.fromkeys((dropped.node, kept.node))),
-            "every host was captured once",
             (
                 f"{kept.source} and {dropped.source} are captures of one host",
                 f"Their {alike} are the same. Only {kept.source} was compared with others.",
-                "Leave one of them out; if they should be of two hosts, capture both again with --identified.",
+                REPEATED.fix,
             ),
         )
 
@@ -117,7 +112,7 @@ def _list_port_macs(excerpt: NodeExcerpt) -> tuple[str, ...]:
     return tuple(held.mac for held in excerpt.macs or () if held.vf is None)
 
 
-def _build_finding(finding_id: str, names: Sequence[str], title: str, texts: tuple[str, str, str]) -> Finding:
+def _build_finding(kind: Unjudged, names: Sequence[str], texts: tuple[str, str, str]) -> Finding:
     """Return a finding `unknown` of nodes; `texts` are evidence, cause and fix."""
     ends = tuple(map(FaultEnd, names))
-    return Finding(finding_id, "fabric", "unknown", title, *texts, node=names[0], ends=ends)
+    return Finding(kind.id, "fabric", "unknown", kind.title, *texts, node=names[0], ends=ends)

@@ -13,6 +13,7 @@ from types import ModuleType
 from trackbed.doctor import hardware, rdma_devices
 from trackbed.doctor.across import excerpt
 from trackbed.doctor.finding import Finding
+from trackbed.doctor.unjudged import FAILED_CHECK
 from trackbed.doctor.unread import judge_unread
 from trackbed.doctor.view import NodeView
 from trackbed.host.snapshot.snapshot import Wanted
@@ -79,8 +80,6 @@ READS: Wanted = reduce(
 FILE_STEPS = ("bios", "cmdline", "firmware", "kubelet", "runtime")
 """Steps whose checks read nothing but `view.host`; all others need the network."""
 
-FAILED_CHECK = "check-failed"
-"""Id of the finding of a check that could not understand what the host shows. It is no fault of the catalogue."""
 _MAX_EVIDENCE_CHARACTERS = 200
 
 
@@ -103,12 +102,12 @@ def _run_module(name: str, module: ModuleType, view: NodeView) -> Iterator[Findi
     except Exception as error:  # noqa: BLE001 - what a host shows may be anything, and must not end the other checks
         _log.exception("check %s of %s", name, view.node.name)
         yield Finding(
-            FAILED_CHECK,
+            FAILED_CHECK.id,
             step,
             "unknown",
             f"what the host shows is understood by check {name}",
             f"{type(error).__name__}: {str(error)[:_MAX_EVIDENCE_CHARACTERS]!a}",
-            fix="Look at what the host shows for this step; please report it as a defect of Trackbed with the log.",
+            fix=FAILED_CHECK.fix,
             node=view.node.name,
         )
 
