@@ -143,10 +143,14 @@ def _run_campaign(campaign: Campaign, output_format: str, work: Callable[[Callab
 
     The status is 0 if all are good, 3 if nothing is known of the others, else 1.
     """
+    from trackbed.fleet.outcome import NOT_BEGUN
+
     outcomes: list[Outcome] = []
 
     def print_outcome(outcome: Outcome) -> None:
         outcomes.append(outcome)
+        if outcome.kind == NOT_BEGUN:  # the summary has them in one line
+            return
         if output_format != "json" or not outcome.is_good:
             count = f"[{len(outcomes)}/{len(campaign.nodes)}]"
             print_line(f"{count} {outcome.node}: {outcome.message}", err=not outcome.is_good)
@@ -172,6 +176,7 @@ def _choose_status(outcomes: Sequence[Outcome], expected: int) -> int:
 
 def _print_summary(outcomes: list[Outcome], campaign: Campaign, output_format: str) -> None:
     from trackbed.fabric.host_ranges import fold_hosts
+    from trackbed.fleet.outcome import NOT_BEGUN
 
     if output_format == "json":
         emit_json({"nodes": outcomes, "total": len(campaign.nodes)})
@@ -180,5 +185,6 @@ def _print_summary(outcomes: list[Outcome], campaign: Campaign, output_format: s
     state = "as before the last apply" if campaign.verb == "undo" else "as planned"
     click.echo(f"{good} of {len(campaign.nodes)} hosts are {state}")
     for kind in sorted({outcome.kind for outcome in outcomes if not outcome.is_good}):
-        names = [outcome.node for outcome in outcomes if outcome.kind == kind]
-        click.echo(f"{kind}: {fold_hosts(names)} ({len(names)})", err=True)
+        those = [outcome for outcome in outcomes if outcome.kind == kind]
+        words = f": {those[0].message}" if kind == NOT_BEGUN else ""
+        click.echo(f"{kind}: {fold_hosts([outcome.node for outcome in those])} ({len(those)}){words}", err=True)

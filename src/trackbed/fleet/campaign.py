@@ -15,7 +15,7 @@ import msgspec
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fleet.log import Log
 from trackbed.fleet.order import Order, run_batches
-from trackbed.fleet.outcome import Outcome
+from trackbed.fleet.outcome import NOT_BEGUN, Outcome
 from trackbed.fleet.run import SshOptions, run_tasks
 from trackbed.fleet.task import HostTask, Verb, build_task
 
@@ -77,9 +77,10 @@ def apply_all(campaign: Campaign, log: Log, report: Report) -> None:
         _apply_batch(campaign, [tasks[name] for name in names], record_outcome)
         return outcomes
 
+    options = "--undo --resume" if campaign.verb == "undo" else "--resume"
     for batch, was_run in run_batches(pending, campaign.order, run_batch):
         for name in () if was_run else batch:
-            report(Outcome(name, "not-begun", "not begun after too many failures; go on with --resume"))
+            report(Outcome(name, NOT_BEGUN, f"not begun after too many failures; go on with {options}"))
 
 
 def _apply_batch(campaign: Campaign, tasks: Sequence[HostTask], record_outcome: Report) -> None:

@@ -14,7 +14,8 @@ from trackbed.fleet.node import MARK
 from trackbed.fleet.task import Verb
 from trackbed.host.ssh_output import MAX_OUTPUT_BYTES
 
-UNKNOWN_KINDS = frozenset({"unreachable", "not-begun"})
+NOT_BEGUN = "not-begun"
+UNKNOWN_KINDS = frozenset({"unreachable", NOT_BEGUN})
 """Kinds of outcome that say nothing about the host."""
 
 GOOD_KINDS = frozenset({"same", "applied", "undone"})
