@@ -43,6 +43,16 @@ def test_a_chart_that_no_stack_installs_cannot_be_skipped(command: str, fabric: 
     assert "no stack installs a chart 'nvidia-gpu-operator'; did you mean 'gpu-operator'?" in done.output
 
 
+def test_a_missing_helm_is_told_before_anything_is_asked_or_changed(
+    api_server: Path, fabric: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    words = ["apply", "cluster", "sriov-operator", "-f", fabric, "--kubeconfig", str(api_server)]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 2
+    assert re.search(r"chart (\S+) .* needs the program helm, .*; install it, or say --skip \1\n", done.stderr)
+
+
 def serve(kubeconfig: Path, *, rails: int = 2) -> None:
     """What controllers and kubelets do where there are some: agents run, and nodes offer so many rails."""
     offered = {f"trackbed.dev/rail{rail}": "8" for rail in range(rails)}

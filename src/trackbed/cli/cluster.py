@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections import Counter
 from contextlib import contextmanager
@@ -96,6 +97,8 @@ def apply_cluster(
     with _open_target(name, fabric_file, reach, force=force, seconds=seconds) as forward:
         case = _to_undo_target(forward) if undo else forward._replace(build_steps=tuple) if remove else forward
         changes = _preview_and_print(case, output_format)
+        if not undo and not remove:
+            _check_helm(changes)
         packed = None if undo or remove else _pack_present_state(case, changes)
         _confirm_changes(changes, yes=yes)
         if remove:
@@ -133,6 +136,16 @@ def _preview_and_print(case: _StackTarget, output_format: str) -> list[ObjectCha
     if output_format == "text":
         _print_changes(changes)
     return changes
+
+
+def _check_helm(changes: Sequence[ObjectChange]) -> None:
+    """Exit with status 2 before anything is asked or changed, if a chart is to be installed and helm is missing."""
+    from trackbed.cluster.rollout.preview import BY_HELM
+
+    charts = [change.what for change in changes if change.outcome == BY_HELM]
+    if charts and shutil.which("helm") is None:
+        name = charts[0].split()[1]
+        refuse(f"{charts[0]} needs the program helm, which is not installed here; install it, or say --skip {name}")
 
 
 def _pack_present_state(case: _StackTarget, changes: Sequence[ObjectChange]) -> str | None:
