@@ -51,8 +51,13 @@ def test_the_budget_of_a_cover_tells_the_probability_of_a_link() -> None:
         (["--nodes", "nobody"], "has no node 'nobody'"),
         (["--nodes", "all", "--mode", "quick"], "'quick' is not one of"),
         ([], "Missing option '--nodes'"),
+        (
+            ["--nodes", "worker-gpu-0"],
+            "--mode screen has nothing to test here: no rail has two ports; choose more nodes",
+        ),
+        (["--nodes", "worker-gpu-[0-1]", "--mode", "cover"], "the nodes of each rail are on one leaf, so no link"),
     ],
-    ids=["rung", "node", "mode", "no nodes"],
+    ids=["rung", "node", "mode", "no nodes", "one node", "one leaf"],
 )
 def test_wrong_use_is_refused(words: list[str], message: str) -> None:
     done = run(*words)

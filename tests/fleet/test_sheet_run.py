@@ -127,6 +127,16 @@ def test_a_sheet_goes_to_all_hosts_once_each_has_begun_or_is_lost() -> None:
     assert case.line.connected == ["a", "b", "c", "d"]  # it never began, so it is not started again
 
 
+def test_hosts_that_take_no_part_are_told_in_a_line_for_each_reason() -> None:
+    case = Case([TWO_ROUNDS])
+    case.run.handle_close("c", "refused")
+    case.begin("b")
+    case.run.handle_close("d", "no route")
+    assert case.events == []
+    case.run.handle_close("a", "refused")
+    assert case.events == ["d takes no part: no route", "a,c take no part: refused"]
+
+
 def test_answers_of_all_rounds_end_a_sheet_and_the_last_one_ends_the_workers() -> None:
     case = Case([TWO_ROUNDS])
     case.begin(*"abcd")

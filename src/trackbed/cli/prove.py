@@ -87,6 +87,7 @@ def command(
       trackbed prove -f fabric.yaml --nodes all --rungs ping,gid
     """
     plan, chosen = _select_plan(read_plan(fabric_file), node_set), _parse_rungs(rungs)
+    _check_pairs(plan, mode)
     if budget:
         _print_budget(plan, mode, chosen, output_format)
         return
@@ -114,6 +115,20 @@ def _select_plan(plan: Plan, node_set: str) -> Plan:
     return plan._replace(nodes=tuple(node for node in plan.nodes if node.name in names))
 
 
+def _check_pairs(plan: Plan, mode: str) -> None:
+    """Exit with status 2 if a mode has no test for these nodes."""
+    from trackbed.prove.budget import compute_budget
+    from trackbed.prove.topology import build_topology
+
+    if compute_budget(build_topology(plan), mode).tests == 0:
+        lack = {
+            "cover": "the nodes of each rail are on one leaf, so no link between leaf and spine carries traffic",
+            "matrix": "no node has a partner",
+        }.get(mode, "no rail has two ports")
+        remedy = "use --mode screen" if mode == "cover" else "choose more nodes"
+        refuse(f"--mode {mode} has nothing to test here: {lack}; {remedy}")
+
+
 def _print_budget(plan: Plan, mode: str, rungs: Sequence[str], output_format: str) -> None:
     from trackbed.fabric.documents import to_camel, to_document
     from trackbed.prove.budget import compute_ladder_budget
@@ -125,7 +140,8 @@ def _print_budget(plan: Plan, mode: str, rungs: Sequence[str], output_format: st
     from trackbed.cli.tables import print_table
 
     rows = [
-        (cost.rung, cost.transport, str(cost.tests), str(cost.rounds), f"{cost.seconds:.0f}") for cost in budget.rungs
+        (cost.rung, cost.transport.upper(), str(cost.tests), str(cost.rounds), f"{cost.seconds:.0f}")
+        for cost in budget.rungs
     ]
     print_table(("rung", "over", "tests", "rounds", "seconds"), rows)
     click.echo(

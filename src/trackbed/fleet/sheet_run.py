@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+from trackbed.fabric.host_ranges import fold_hosts
+
 START_SECONDS: Final = 1.0
 """From sending a sheet to its first round: hosts read their input one after the other."""
 LATE_SECONDS: Final = 10.0
@@ -95,6 +97,7 @@ class SheetRun:
         self._live: set[str] = set()
         self._connecting: set[str] = set()
         self._failures: dict[str, str] = {}
+        self._absent: dict[str, list[str]] = {}
         self._restarted: set[str] = set()
         self._title, self._rounds, self._sheet = "", 0, 0
         self._parts: list[_Part] = []
@@ -148,7 +151,7 @@ class SheetRun:
             self._report(f"{host} was lost: {reason}; its worker is started again")
             self._transport.connect(host)
         elif not was_live:
-            self._report(f"{host} takes no part: {reason}")
+            self._absent.setdefault(reason, []).append(host)
         self._go_on()
 
     def _go_on(self) -> None:
@@ -157,6 +160,7 @@ class SheetRun:
             return
         self._is_advancing = True
         while not self._is_over and not self._connecting and not any(self._pending.values()):
+            self._report_absent()
             lost = [] if self._is_repeated else self._find_lost_parts()
             self._is_repeated = True
             if lost:
@@ -165,6 +169,12 @@ class SheetRun:
             else:
                 self._begin_sheet(self._advance(dict(self._outputs), dict(self._failures)))
         self._is_advancing = False
+
+    def _report_absent(self) -> None:
+        """Report the hosts that take no part, by reason."""
+        for reason, hosts in sorted(self._absent.items()):
+            self._report(f"{fold_hosts(hosts)} {'take' if len(hosts) > 1 else 'takes'} no part: {reason}")
+        self._absent = {}
 
     def _begin_sheet(self, sheet: SheetPlan | None) -> None:
         if sheet is None:
