@@ -127,7 +127,6 @@ MASKED = (
     "systemd-pcrphase.service",
     "systemd-pstore.service",
     "systemd-random-seed.service",
-    "systemd-timedated.service",
     "systemd-timesyncd.service",
     "systemd-tmpfiles-setup-dev.service",
     "systemd-tmpfiles-setup.service",
