@@ -10,6 +10,7 @@ import click
 from trackbed.cli.old_forms import refuse_option
 from trackbed.cli.options import emit_json, output_option
 from trackbed.cli.terminal import print_line
+from trackbed.fabric.counts import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,7 +105,8 @@ def print_inventory(inventory: Inventory) -> None:
         for excluded in layout.excluded
     ]
     product = " ".join(filter(None, (inventory.vendor, inventory.product))) or "a machine of unknown model"
-    print_line(f"{inventory.host}: {product}, {len(inventory.gpus)} GPUs, {len(inventory.nics)} NIC functions")
+    gpus, nics = format_count(len(inventory.gpus), "GPU"), format_count(len(inventory.nics), "NIC function")
+    print_line(f"{inventory.host}: {product}, {gpus}, {nics}")
     if rows:
         print_table(COLUMNS, rows)
     if name is not None and not differs:
