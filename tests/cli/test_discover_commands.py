@@ -54,6 +54,9 @@ def test_discover_prints_rails_and_what_is_set_aside(tmp_path: Path) -> None:
 def test_discover_without_a_rail_ends_with_1(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     assert trackbed("discover", "--root", str(tmp_path)).exit_code == 1
+    result = trackbed("discover", "--root", str(tmp_path), "-o", "json")
+    assert (result.exit_code, json.loads(result.stdout)["nics"]) == (1, [])
+    assert result.stderr.startswith("no rails on ")
 
 
 def test_a_machine_an_archive_of_it_and_its_inventory_are_the_same_to_init(tmp_path: Path) -> None:

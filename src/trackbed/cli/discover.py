@@ -11,6 +11,7 @@ from trackbed.cli.old_forms import refuse_option
 from trackbed.cli.options import emit_json, output_option
 from trackbed.cli.terminal import print_line
 from trackbed.fabric.counts import format_count
+from trackbed.fabric.host_ranges import fold_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,12 +75,15 @@ def command(root: Path, nodes: str | None, listen: float, output_format: str) ->
         inventories = (
             [add_neighbours(inventory, root, listen) for inventory in inventories] if nodes is None else inventories
         )
+    bare = [inventory.host for inventory in inventories if not choose_rails(inventory).rails]
     if output_format == "json":
         emit_json(inventories if nodes is not None else inventories[0])
+        if bare:
+            print_line(f"no rails on {fold_hosts(bare)}; without -o json the reasons are shown", err=True)
     else:
         for inventory in inventories:
             print_inventory(inventory)
-    raise SystemExit(3 if silent else 0 if all(choose_rails(inventory).rails for inventory in inventories) else 1)
+    raise SystemExit(3 if silent else 1 if bare else 0)
 
 
 def print_inventory(inventory: Inventory) -> None:
