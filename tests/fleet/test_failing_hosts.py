@@ -71,4 +71,6 @@ def test_resume_passes_by_what_is_done_and_stops_after_a_failed_batch(seven: Sit
     assert "gpu001: done by an earlier run" in done.stdout
     assert "gpu007: done by an earlier run" in done.stdout
     lines = [line for line in done.stderr.splitlines() if "begun" in line]
-    assert lines == ["not-begun: gpu[003-006] (4): not begun after too many failures; go on with --resume"]
+    assert lines == [
+        "not-begun: gpu[003-006] (4): not begun after a failed canary or too many failures; go on with --resume"
+    ]

@@ -80,7 +80,9 @@ def apply_all(campaign: Campaign, log: Log, report: Report) -> None:
     options = "--undo --resume" if campaign.verb == "undo" else "--resume"
     for batch, was_run in run_batches(pending, campaign.order, run_batch):
         for name in () if was_run else batch:
-            report(Outcome(name, NOT_BEGUN, f"not begun after too many failures; go on with {options}"))
+            report(
+                Outcome(name, NOT_BEGUN, f"not begun after a failed canary or too many failures; go on with {options}")
+            )
 
 
 def _apply_batch(campaign: Campaign, tasks: Sequence[HostTask], record_outcome: Report) -> None:

@@ -90,5 +90,12 @@ def test_agents_that_have_not_heard_of_it_yet_have_not_left(client: BlockingClie
     assert message.startswith("continuing although agents have left 0 of 2 nodes")
 
 
+def test_agents_on_no_node_are_not_counted_as_one_before_their_controller_has_heard(client: BlockingClient) -> None:
+    rolled(client, agents())
+    left(client, 0, of=0, observed=1)
+    (message,) = rolled(client)
+    assert message.startswith("continuing although no controller has seen yet that the agents, which are on no node")
+
+
 def test_where_no_agents_are_nothing_is_done(client: BlockingClient) -> None:
     client.run(remove_agents(client.dynamic, "nowhere", pytest.fail))

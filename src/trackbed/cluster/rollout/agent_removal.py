@@ -62,10 +62,10 @@ async def _describe_progress(client: DynamicClient, namespace: str) -> str:
     daemon_set = await client.get(_API, _KIND, NAME, namespace)
     status = daemon_set.get("status", {})
     total, left = int(status.get("desiredNumberScheduled", 0)), 0
-    if _read_observed_generation(daemon_set) < daemon_set["metadata"]["generation"]:
-        total = max(total, 1)
-    else:
+    if _read_observed_generation(daemon_set) >= daemon_set["metadata"]["generation"]:
         left = min(int(status.get("updatedNumberScheduled", 0)), int(status.get("numberReady", 0)))
+    elif not total:
+        return "no controller has seen yet that the agents, which are on no node, are to leave"
     return f"agents have left {left} of {total} nodes" if left < total else ""
 
 
