@@ -43,6 +43,8 @@ _BLACKLIST = "".join(f"blacklist {name}\n" for name in _UNUSED)
 _SOFT_ROCE = """#!/bin/sh
 # Creates the soft-RoCE device of a port: $1 its interface, $2 its PCI address. rdma-core names real devices like this.
 # The lock serializes the runs: two first devices would both open the driver's one UDP port, and one would fail.
+# The device's sockets belong to the cgroup of this script, and udev's may not send over IP (IPAddressDeny=any).
+echo $$ >/sys/fs/cgroup/cgroup.procs
 bus=${2#*:}
 bus=${bus%%:*}
 exec flock /run/soft-roce rdma link add "rocep$((0x$bus))s0" type rxe netdev "$1"

@@ -47,6 +47,7 @@ _MAKE = f"""#!/bin/sh
 # Creates the soft-RoCE device of a VF: $1 its interface, $2 its PCI address. None may lack: the next one that is made
 # would take its uverbs file. The kernel takes a former device of the name away a moment after its interface has gone.
 {NAME}
+echo $$ >/sys/fs/cgroup/cgroup.procs # sockets of udev's cgroup may not send over IP, and the device would have such
 exec 9>{_LOCK} && flock 9
 for try in $(seq 50); do
     rdma link show "$(name "$2")/1" >/dev/null 2>&1 && exit
