@@ -59,6 +59,12 @@ def test_programs_run_beside_each_other_and_keep_their_outputs_apart(
 
 
 @pytest.mark.needs("processes")
+def test_programs_yield_to_the_services_of_the_host(tmp_path: Path, pipe: tuple[int, SheetInput]) -> None:
+    niceness = os.getpriority(os.PRIO_PROCESS, 0)
+    assert int(run_scripts(tmp_path, pipe[1], "nice")[0]["stdout"]) == min(niceness + 10, 19)
+
+
+@pytest.mark.needs("processes")
 def test_a_program_that_prints_for_ever_is_ended_with_the_end_of_its_output(
     tmp_path: Path, pipe: tuple[int, SheetInput]
 ) -> None:

@@ -78,13 +78,15 @@ def _decode_output(raw: bytes | str | None) -> str:
 
 _PR_SET_PDEATHSIG = 1
 """include/uapi/linux/prctl.h."""
+_NICENESS = 10
 
 
 def start_program(argv: Sequence[str], path: str = PATH) -> subprocess.Popen[bytes]:
     """Start a program of this host beside others, with pipes for both outputs, in a session of its own.
 
-    The kernel kills it when the thread that started it dies, so that nothing outlives a caller that was killed. Raises
-    FileNotFoundError if no folder of `path` has the program, other OSErrors if it cannot be started.
+    It yields to the host's own services, as it may poll without pause (perftest). The kernel kills it when the thread
+    that started it dies, so that nothing outlives a caller that was killed. Raises FileNotFoundError if no folder of
+    `path` has the program, other OSErrors if it cannot be started.
     """
     import ctypes  # noqa: PLC0415 - as for subprocess
     import subprocess  # noqa: PLC0415 - as in Local.run
@@ -94,7 +96,8 @@ def start_program(argv: Sequence[str], path: str = PATH) -> subprocess.Popen[byt
         raise FileNotFoundError(argv[0])
     prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
 
-    def die_with_parent() -> None:
+    def yield_and_die_with_parent() -> None:
+        os.nice(_NICENESS)
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it died before
             os._exit(1)
@@ -106,5 +109,5 @@ def start_program(argv: Sequence[str], path: str = PATH) -> subprocess.Popen[byt
         stderr=subprocess.PIPE,
         env={"PATH": path, "LC_ALL": "C", "HOME": os.environ.get("HOME", "/")},
         start_new_session=True,
-        preexec_fn=die_with_parent,  # noqa: PLW1509 - callers have one thread
+        preexec_fn=yield_and_die_with_parent,  # noqa: PLW1509 - callers have one thread
     )
