@@ -47,7 +47,7 @@ def test_a_missing_helm_is_told_before_anything_is_asked_or_changed(
     api_server: Path, fabric: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    words = ["apply", "cluster", "sriov-operator", "-f", fabric, "--kubeconfig", str(api_server)]
+    words = ["apply", "cluster", "native", "-f", fabric, "--kubeconfig", str(api_server)]
     done = CliRunner().invoke(cli, words)
     assert done.exit_code == 2
     assert re.search(r"chart (\S+) .* needs the program helm, .*; install it, or say --skip \1\n", done.stderr)
