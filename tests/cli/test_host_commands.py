@@ -57,6 +57,14 @@ def test_a_host_needs_no_fabric_but_its_plan(place: Host, fabric: str, tmp_path:
     assert refused.stderr.startswith(f"{plan}:1:1: error: this plan has rail 0 alone")
 
 
+def test_what_was_skipped_has_a_line_each_below_its_reason(place: Host, fabric: str) -> None:
+    lines = on(place, "diff", fabric).stderr.splitlines()
+    heads = [number for number, line in enumerate(lines) if line.startswith("skipped, ")]
+    assert heads
+    assert all(lines[number].endswith(":") and lines[number + 1].startswith("  ") for number in heads)
+    assert max(map(len, lines)) <= 120
+
+
 def test_diff_exits_with_one_until_the_host_is_as_planned(place: Host, fabric: str) -> None:
     before = on(place, "diff", fabric, "-o", "json")
     assert before.exit_code == 1

@@ -93,17 +93,17 @@ def print_comparison(judged: Assessment, output_format: str, node_name: str) -> 
     print_reboot_note(comparison)
     for reason in dict.fromkeys(skipped.reason for skipped in comparison.skipped):
         subjects = [skipped.subject for skipped in comparison.skipped if skipped.reason == reason]
-        click.echo(f"skipped, {reason}: {_shorten_list(subjects)}", err=True)
+        click.echo("\n  ".join((f"skipped, {reason}:", *_shorten_list(subjects))), err=True)
 
 
 _MAX_SUBJECTS = 3
 
 
-def _shorten_list(subjects: list[str]) -> str:
-    """Return the first subjects and the number of the others."""
+def _shorten_list(subjects: list[str]) -> list[str]:
+    """Return the first subjects, and the number of the others in place of a last one."""
     if len(subjects) <= _MAX_SUBJECTS + 1:
-        return ", ".join(subjects)
-    return f"{', '.join(subjects[:_MAX_SUBJECTS])} and {len(subjects) - _MAX_SUBJECTS} more; -o json has all"
+        return subjects
+    return [*subjects[:_MAX_SUBJECTS], f"and {len(subjects) - _MAX_SUBJECTS} more; -o json has all"]
 
 
 def warn_of_refusal(judged: Assessment) -> None:
