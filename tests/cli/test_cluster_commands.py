@@ -79,7 +79,7 @@ def test_a_stack_comes_is_left_alone_and_goes(api_server: Path, fabric: str) -> 
     assert before.exit_code == 1
     # whether another test has made the namespace already
     assert re.search(
-        "created(, once its namespace is there)? +DaemonSet trackbed-agent in trackbed-system\n", before.stdout
+        "created +DaemonSet trackbed-agent in trackbed-system(, once its namespace is there)?\n", before.stdout
     )
     first = run("apply", "native", "--yes", "--wait", "0", fabric=fabric, kubeconfig=api_server)
     assert first.exit_code == 1, first.output

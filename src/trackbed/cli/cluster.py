@@ -260,7 +260,8 @@ def _build_steps(stack: Stack, plan: Plan, skip: Sequence[str]) -> list[Step]:
 
 def _print_changes(changes: Sequence[ObjectChange]) -> None:
     for change in changes:
-        print_line(f"{change.outcome:9} {change.what}")
+        outcome, comma, condition = change.outcome.partition(",")
+        print_line(f"{outcome:9} {change.what}{comma}{condition}")
         for line in change.fields:
             print_line(f"          {line}")
     if not changes:

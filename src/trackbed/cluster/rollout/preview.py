@@ -12,7 +12,7 @@ from trackbed.cluster.rollout.lost_pools import SECTION, describe_lost_pools, de
 from trackbed.cluster.rollout.options import ObjectChange, RunOptions, format_object_name
 from trackbed.cluster.stacks.install.steps import ApplyFile, InstallChart, Step
 
-BY_HELM = "installed or upgraded by helm"
+BY_HELM = "by helm, installed or upgraded"
 """Outcome for a chart, whose differences only helm knows."""
 
 _SERVER_FIELDS = frozenset({"creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"})
