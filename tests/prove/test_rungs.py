@@ -146,6 +146,24 @@ def test_writes_have_their_unit_size_device_gid_and_traffic_class() -> None:
     assert " ".join(server["argv"]) == f"ib_write_bw -d rail0 -p 18515 -F -x 5 {common}"
 
 
+@pytest.mark.parametrize(
+    ("rate", "source_port", "depth"),
+    [
+        pytest.param(None, None, [], id="unknown"),
+        pytest.param(400, None, [], id="400 Gb/s"),
+        pytest.param(1.0, None, ["-t", "29"], id="1 Gb/s, many flows"),
+        pytest.param(1.0, 0xC000, [], id="1 Gb/s, one flow"),
+        pytest.param(0.02, None, ["-t", "1"], id="an emulated port"),
+    ],
+)
+def test_what_is_under_way_arrives_soon_after_the_traffic(
+    rate: float | None, source_port: int | None, depth: list[str]
+) -> None:
+    for step in write_bw.build_steps(PATH._replace(rate_gbps=rate, source_port=source_port)):
+        argv = step["argv"]
+        assert (argv[argv.index("-t") : argv.index("-t") + 2] if "-t" in argv else []) == depth
+
+
 def test_a_single_flow_goes_one_way_with_the_flow_label_of_its_source_port() -> None:
     ports = (0xC000, 0xC001, 0xC007, 0xFFFF)
     clients = [write_bw.build_steps(PATH._replace(source_port=port))[0]["argv"] for port in ports]

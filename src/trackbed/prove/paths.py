@@ -22,10 +22,14 @@ def list_ends(plan: Plan, topology: FabricTopology) -> dict[int, PathEnd]:
     return ends
 
 
-def build_path(common: CommonPlan, a: PathEnd, b: PathEnd, source_port: int | None = None) -> ProbedPath:
-    """Return the path between two ends, with what the Fabric plans for it."""
+def build_path(
+    common: CommonPlan, a: PathEnd, b: PathEnd, source_port: int | None = None, rate_gbps: float | None = None
+) -> ProbedPath:
+    """Return the path between two ends, with what the Fabric plans for it, and the rate of its ports."""
     is_isolated = a.rail != b.rail and common.cross_rail == "isolated"
     packet_bytes = min(common.mtu_bytes, common.path_mtu_bytes + RDMA_OVERHEAD_BYTES)
     if common.link_type == "infiniband":
         packet_bytes = common.mtu_bytes  # IP over InfiniBand has an MTU of its own
-    return ProbedPath(a, b, packet_bytes, common.path_mtu_bytes, common.qos.traffic_class, is_isolated, source_port)
+    return ProbedPath(
+        a, b, packet_bytes, common.path_mtu_bytes, common.qos.traffic_class, is_isolated, source_port, rate_gbps
+    )

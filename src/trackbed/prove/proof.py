@@ -234,7 +234,9 @@ def _measure(
 
 
 def _build_path(run: _Run, test: PlannedTest) -> ProbedPath:
-    return build_path(run.plan.common, run.ends[test.a], run.ends[test.b], test.source_port)
+    rates = [run.facts[port].rate_gbps for port in (test.a, test.b) if port in run.facts]
+    rate_gbps = min((rate for rate in rates if rate), default=None)
+    return build_path(run.plan.common, run.ends[test.a], run.ends[test.b], test.source_port, rate_gbps)
 
 
 def _find_stop(run: _Run, rung: Rung, test: PlannedTest) -> Stop:

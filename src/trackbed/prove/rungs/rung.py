@@ -53,6 +53,8 @@ class ProbedPath(NamedTuple):
     """Whether the Fabric isolates the two rails, so that the test passes if nothing arrives."""
     source_port: int | None = None
     """UDP source port of a single flow from a to b; None: many flows in both directions."""
+    rate_gbps: float | None = None
+    """The lower of the rates of both ports; None: unknown."""
 
 
 class RungReading(NamedTuple):

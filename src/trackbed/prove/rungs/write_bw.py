@@ -17,6 +17,10 @@ from trackbed.prove.rungs.rung import (
 
 _SIZE_BYTES = 65536
 _TRAFFIC_SECONDS = 5
+_DEPTH = 128
+"""Messages under way of each flow, by default (DEF_TX_BW of perftest)."""
+_DRAIN_SECONDS = 0.5
+"""All that is under way when the traffic ends has to arrive within this time, or the test outlives its round."""
 
 
 def build_steps(path: ProbedPath) -> tuple[Step, Step]:
@@ -27,11 +31,22 @@ def build_steps(path: ProbedPath) -> tuple[Step, Step]:
 
 def _build_argv(path: ProbedPath, end: PathEnd) -> list[str]:
     options = ["-s", str(_SIZE_BYTES), "-D", str(_TRAFFIC_SECONDS), "--report_gbits"]
+    flows = FLOWS if path.source_port is None else 1
+    depth = _compute_depth(path.rate_gbps, flows)
+    options += [] if depth == _DEPTH else ["-t", str(depth)]
     if path.source_port is None:
         options += ["-b", "-q", str(FLOWS)]
     else:
         options += ["-q", "1", "--flow_label", str(_to_flow_label(path.source_port))]
     return perftest.build_argv("ib_write_bw", path, end, *options)
+
+
+def _compute_depth(rate_gbps: float | None, flows: int) -> int:
+    """Return how many messages of each flow may be under way at this rate."""
+    if rate_gbps is None:
+        return _DEPTH
+    messages = rate_gbps * 1e9 / 8 * _DRAIN_SECONDS / (flows * _SIZE_BYTES)
+    return max(1, min(_DEPTH, int(messages)))
 
 
 def _to_flow_label(source_port: int) -> int:
