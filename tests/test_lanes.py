@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 from tests.lanes import LANES
 from tests.server_logs import iter_log_ends
+from tests.waiting import wait_until
 from tools import lanes, prefetch
 from tools.lanes import Result, find_lost, format_summary, give_second_chance
 
@@ -156,6 +158,33 @@ def test_what_a_test_abandoned_gets_no_second_chance(tmp_path: Path, monkeypatch
     assert again == [["test_a.py::test"]]
     assert list(result.failures) == ["test_b.py::test"]
     assert list(result.flaky) == ["test_a.py::test"]
+
+
+@pytest.mark.parametrize("is_building", [False, True])
+def test_beside_a_long_build_there_is_the_pure_lane_alone_and_it_yields(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_building: bool
+) -> None:
+    begun: list[tuple[str, bool, Sequence[str]]] = []
+    built = threading.Event()
+
+    def run(lane: str, *_: object, prefix: Sequence[str] = ()) -> Result:
+        begun.append((lane, built.is_set(), prefix))
+        return Result(lane)
+
+    def fetch() -> dict[str, str]:
+        wait_until(lambda: len(begun) == (1 if is_building else 3), "the lanes that need no build have begun")
+        built.set()
+        return {}
+
+    monkeypatch.setattr(lanes, "run_lane", run)
+    monkeypatch.setattr(prefetch, "fetch_missing", fetch)
+    lanes.run_lanes([], tmp_path, is_building=is_building)
+    assert sorted(begun) == [
+        ("cluster", True, []),
+        ("kernel", is_building, []),
+        ("lab", is_building, []),
+        ("pure", False, ["nice"] if is_building else []),
+    ]
 
 
 def test_the_end_names_the_first_failure_what_was_flaky_and_why_tests_were_skipped() -> None:

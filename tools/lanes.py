@@ -1,10 +1,12 @@
 """Run all tests in lanes beside each other: `python -m tools.lanes [--all]`, which `scripts/test` calls.
 
     fetch      what must be fetched or built (tools/prefetch.py)
-    pure       at once; it needs a core for two minutes
+    pure       at once; it needs a core for two minutes, and leaves it to builds
     kernel     at once; most of its time it waits for the kernel
     lab        at once; most of its time it waits for processes
     cluster    when its programs are built; most of its time it waits for API servers
+
+Where a build takes minutes, kernel and lab wait for it too: beside them it takes twice as long, and cluster follows it.
 
 A few failures of the lanes cluster, kernel and lab get a second chance in a new process: a test that passes then is
 reported as FLAKY and blocks nothing. The end is a table of the lanes, the reasons of skips, and the first failure.
@@ -82,14 +84,16 @@ def run_command(title: str, argv: Sequence[str], seconds: float = LANE_SECONDS) 
     return 124 if expired else process.returncode
 
 
-def run_lane(lane: str, options: Sequence[str], folder: Path, tests: Sequence[str] = ()) -> Result:
-    """Run the tests of a lane, or some of them, in a process of its own."""
+def run_lane(
+    lane: str, options: Sequence[str], folder: Path, tests: Sequence[str] = (), prefix: Sequence[str] = ()
+) -> Result:
+    """Run the tests of a lane, or some of them, in a process of its own; `prefix` begins its command."""
     started = time.monotonic()
     place = folder / f"{lane[0]}{'2' if tests else ''}"  # short, since paths of sockets have 107 bytes
     path = place.with_suffix(".json")
     words = ["--lane", lane, "--result", str(path), "--basetemp", str(place), "--color", "no", "--durations", "25"]
     config = ["--config-file", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT)]
-    status = run_command(lane, [sys.executable, "-m", "pytest", *config, *words, *options, *tests])
+    status = run_command(lane, [*prefix, sys.executable, "-m", "pytest", *config, *words, *options, *tests])
     result = Result(lane, status, time.monotonic() - started)
     if path.exists():
         values: dict[str, Any] = json.loads(path.read_text())
@@ -114,17 +118,17 @@ def give_second_chance(result: Result, options: Sequence[str], folder: Path) -> 
             result.flaky[test] = result.failures.pop(test)
 
 
-def run_lanes(options: Sequence[str], folder: Path) -> list[Result]:
-    """Run prefetch and all lanes; return a result for each, prefetch first."""
+def run_lanes(options: Sequence[str], folder: Path, *, is_building: bool = False) -> list[Result]:
+    """Run prefetch, which takes minutes if `is_building`, and all lanes; return a result for each, prefetch first."""
     results: dict[str, Result] = {}
 
     def run(lane: str) -> None:
-        if lane == "cluster":
+        if lane == "cluster" or (is_building and lane != "pure"):
             fetching.join()
-            if results["fetch"].status:
-                results[lane] = Result(lane, 1, failures={"lane cluster": "not run: its programs cannot be had"})
-                return
-        results[lane] = run_lane(lane, options, folder)
+        if lane == "cluster" and results["fetch"].status:
+            results[lane] = Result(lane, 1, failures={"lane cluster": "not run: its programs cannot be had"})
+            return
+        results[lane] = run_lane(lane, options, folder, prefix=["nice"] if is_building and lane == "pure" else [])
         give_second_chance(results[lane], options, folder)
 
     def fetch() -> None:
@@ -185,7 +189,7 @@ def main() -> int:
     if announcement := prefetch.announce_missing():
         print(announcement, flush=True)
     with tempfile.TemporaryDirectory(prefix="l-") as name:
-        results = run_lanes(options, Path(name))
+        results = run_lanes(options, Path(name), is_building=bool(announcement))
     if lost := find_lost(results):
         results[0].failures["lanes"] = lost
     print("\n".join(format_summary(results)))
