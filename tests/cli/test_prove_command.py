@@ -56,8 +56,16 @@ def test_the_budget_of_a_cover_tells_the_probability_of_a_link() -> None:
             "--mode screen has nothing to test here: no rail has two ports; choose more nodes",
         ),
         (["--nodes", "worker-gpu-[0-1]", "--mode", "cover"], "the nodes of each rail are on one leaf, so no link"),
+        (["--nodes", "all", "--pods"], "name the image of the pods with --image"),
+        (["--nodes", "all", "--pods", "--image", "x", "--user", "root"], "--user and --ssh-config are of SSH"),
+        (["--nodes", "all", "--stack", "native"], "--stack is an option of --pods; add it"),
+        (["--nodes", "all", "--pods", "--image", "x", "--stack", "bare-metal"], "gives no rails to pods"),
+        (["--nodes", "all", "--pods", "--image", "x", "--kubeconfig", "/nowhere"], "/nowhere"),
     ],
-    ids=["rung", "node", "mode", "no nodes", "one node", "one leaf"],
+    ids=[
+        *("rung", "node", "mode", "no nodes", "one node", "one leaf"),
+        *("no image", "both ways", "not in pods", "no rails for pods", "no kubeconfig"),
+    ],
 )
 def test_wrong_use_is_refused(words: list[str], message: str) -> None:
     done = run(*words)

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.namespaces import fresh_netns
 from tests.waiting import wait_until
 from trackbed.fleet.programs import MAX_STREAM_BYTES
 from trackbed.fleet.proof_worker import run_steps
@@ -45,6 +46,30 @@ def run_scripts(folder: Path, sheets: SheetInput, *scripts: str, seconds: float 
     steps = [(number, {"argv": [f"program{number}"]}) for number in range(len(scripts))]
     start = partial(start_program, path=f"{folder}:/usr/bin:/bin")
     return dict(run_steps(HOST, steps, time.monotonic() + seconds, sheets, start))
+
+
+@pytest.mark.needs("root", "nsenter", "ip")
+def test_a_pod_names_the_interface_and_the_rdma_device_of_each_address(
+    tmp_path: Path, pipe: tuple[int, SheetInput]
+) -> None:
+    for index, gid in (("9", "fe80::1"), ("10", "::ffff:10.64.0.7"), ("11", "::")):
+        path = tmp_path / "sys/class/infiniband/mlx5_3/ports/1/gids" / index
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{gid}\n")
+    with fresh_netns() as network:
+        for words in (
+            "link add net1 type veth peer name other",
+            "addr add 10.64.0.7/24 dev net1",
+            "addr add 10.65.0.7/24 dev net1",
+        ):
+            argv = ["nsenter", f"--net=/proc/{os.getpid()}/fd/{network}", "ip", *words.split()]
+            subprocess.run(argv, check=True, timeout=60)
+        machine = Machine(tmp_path, netns=network)
+        outputs = dict(run_steps(machine, [(0, {"links": True})], time.monotonic() + 60, pipe[1]))
+    assert outputs[0]["links"] == [
+        {"netdev": "net1", "address": "10.64.0.7", "rdma": "mlx5_3"},
+        {"netdev": "net1", "address": "10.65.0.7", "rdma": None},
+    ]
 
 
 @pytest.mark.needs("processes")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackbed.fleet.sheet_run import LATE_SECONDS, START_SECONDS, SheetRun
+from trackbed.fleet.sheet_run import LATE_SECONDS, SheetRun
 
 STEP: dict[str, Any] = {"pings": []}
 
@@ -42,6 +42,7 @@ class Line:
     """Workers whose lines and deaths a test decides."""
 
     clock: float = 100.0
+    start_seconds: float = 1.0
     sent: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     connected: list[str] = field(default_factory=list)
     timers: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
@@ -122,7 +123,7 @@ def test_a_sheet_goes_to_all_hosts_once_each_has_begun_or_is_lost() -> None:
     case.run.handle_close("d", "refused")
     assert [
         (host, document["in"], [part["at"] for part in document["rounds"]]) for host, document in case.line.sent
-    ] == [(host, START_SECONDS, [0.0, 4.0]) for host in "abc"]
+    ] == [(host, 1.0, [0.0, 4.0]) for host in "abc"]
     assert case.events == ["d takes no part: refused"]
     assert case.line.connected == ["a", "b", "c", "d"]  # it never began, so it is not started again
 
@@ -151,7 +152,7 @@ def test_a_worker_that_dies_in_a_round_costs_that_round_alone() -> None:
     case.begin(*"abcd")
     sent = case.take_sent()
     case.run.handle_close("a", "killed")
-    case.line.clock += START_SECONDS + 2
+    case.line.clock += 3.0
     case.begin("a")
     late = case.take_sent()
     assert [(host, [part["round"] for part in document["rounds"]]) for host, document in late] == [("a", [1])]
@@ -185,7 +186,7 @@ def test_a_host_that_does_not_answer_is_given_up_once_the_sheet_is_over() -> Non
     case.begin(*"abcd")
     case.answer([entry for entry in case.take_sent() if entry[0] != "d"])
     seconds, give_up = case.line.timers[0]
-    assert seconds == START_SECONDS + 8 + LATE_SECONDS
+    assert seconds == 1.0 + 8 + LATE_SECONDS
     give_up()
     assert case.line.aborted == ["d: it did not answer in time"]
 

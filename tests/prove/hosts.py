@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import ip_address
@@ -46,14 +46,23 @@ class Hosts:
     gbps: Mapping[tuple[str, int], float] = field(default_factory=dict)
     missing: Mapping[str, Sequence[str]] = field(default_factory=dict)
     unreachable: Mapping[str, str] = field(default_factory=dict)
+    without_rail: Collection[tuple[str, int]] = ()
+    """Rails that pods are not given."""
     isolated: bool = False
     counters: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """How much `out_of_sequence` rises during the run."""
     sheets: list[Sheet] = field(default_factory=list)
 
-    def prove(self, mode: str = "screen", rungs: Sequence[str] = LADDER, lost: Lost = lambda *_: False) -> Proof:
+    def prove(
+        self,
+        mode: str = "screen",
+        rungs: Sequence[str] = LADDER,
+        lost: Lost = lambda *_: False,
+        *,
+        in_pods: bool = False,
+    ) -> Proof:
         """Run a proof to its end."""
-        run = prove(self.plan, mode, rungs)
+        run = prove(self.plan, mode, rungs, in_pods=in_pods)
         sheet = next(run)
         while True:
             self.sheets.append(sheet)
@@ -64,19 +73,28 @@ class Hosts:
                 for step_id, step in numbered
                 if node not in self.unreachable and not lost(sheet, node, step_id)
             ]
-            outputs = {step_id: self._answer(node, step) for node, step_id, step in steps}
+            outputs = {step_id: self.answer(node, step) for node, step_id, step in steps}
             try:
                 sheet = run.send(Answers(outputs, self.unreachable))
             except StopIteration as end:
                 proof: Proof = end.value
                 return proof
 
-    def _answer(self, node: str, step: Mapping[str, Any]) -> object:
+    def answer(self, node: str, step: Mapping[str, Any]) -> object:
+        """Return what a node answers to a step."""
+        if "links" in step:
+            return {"links": list(self._list_links(node))}
         if "files" in step:
             return self._read_files(node, step["files"])
         if "pings" in step:
             return {"pings": [self._ping(ping) for ping in step["pings"]]}
         return self._run(node, step["argv"])
+
+    def _list_links(self, node: str) -> Iterator[Mapping[str, str]]:
+        """Yield what a pod has: the planned addresses, on interfaces with names of their own."""
+        for address, (owner, rail) in self._ports.items():
+            if owner == node and (node, rail) not in self.without_rail:
+                yield {"netdev": f"net{rail + 1}", "address": address, "rdma": f"rail{rail}"}
 
     def _read_files(self, node: str, patterns: Sequence[str]) -> object:
         rail = int(patterns[0].split("/rail")[1][0])

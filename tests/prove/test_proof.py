@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.prove.hosts import Hosts, build_plan
+from trackbed.prove.pod_ends import NO_DEVICE, find_ends
 from trackbed.prove.proof import Proof
 from trackbed.prove.report import ProofReport, build_report
 from trackbed.prove.rounds import plan_screen
 from trackbed.prove.rungs import GID, LADDER
+from trackbed.prove.rungs.rung import PathEnd
 from trackbed.prove.topology import build_topology
 
 LEAF = [(f"n{number}", 0) for number in range(1, 5)]
@@ -69,6 +71,31 @@ def test_a_port_without_its_gid_is_named_and_only_its_rdma_is_not_tested() -> No
     assert "trackbed doctor --nodes n5" in report.culprits[0].look
     assert (list_verdicts(proof, "ping")["pass"], list_verdicts(proof, "write_bw")["not-tested"]) == (36, 3)
     assert [(entry.nodes, entry.tests) for entry in report.untested] == [(("n5",), 9)]
+
+
+def test_a_pod_without_a_rail_is_named_and_its_other_rails_are_tested() -> None:
+    proof = Hosts(build_plan(8), without_rail=[("n5", 1)]).prove(in_pods=True)
+    report = build_report(proof)
+    assert name_culprits(report) == [("gid", "rail 1 of n5")]
+    assert report.culprits[0].evidence == "its pod has no address of rail 1 (10.66.0.0/15)"
+    assert [(entry.nodes, entry.tests) for entry in report.untested] == [(("n5",), 12)]
+
+
+def test_pods_that_do_not_say_what_they_have_are_not_tested_and_not_blamed() -> None:
+    proof = Hosts(build_plan(8)).prove(in_pods=True, lost=lambda sheet, node, _: sheet.title == "pods" and node == "n2")
+    report = build_report(proof)
+    assert (report.status, report.culprits) == (3, ())
+    assert {entry.nodes for entry in report.untested} == {("n2",)}
+
+
+@pytest.mark.parametrize("links", [None, 3, {}, [None, {"address": 3}], [{"address": "x"}, {"rdma": []}]])
+def test_a_pod_may_answer_anything(links: object) -> None:
+    assert find_ends(build_plan(2).common, "n1", {"links": links}) == {}
+
+
+def test_a_pod_without_the_device_of_an_address_has_its_interface_alone() -> None:
+    answer = {"links": [{"netdev": "net1", "address": "10.64.0.1", "rdma": None}]}
+    assert find_ends(build_plan(2).common, "n1", answer)[0] == PathEnd("n1", 0, "net1", NO_DEVICE, "10.64.0.1")
 
 
 def test_a_slow_port_is_blamed_by_its_rate_with_the_counters_that_rose() -> None:

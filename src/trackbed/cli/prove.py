@@ -10,17 +10,19 @@ import click
 
 from trackbed.cli.completion import complete_nodes
 from trackbed.cli.options import check_name, emit_json, output_option, plan_option, read_plan, refuse
+from trackbed.cli.prove_pods import PodOptions, pod_options, read_plan_for_pods, run_in_pods
 from trackbed.cli.terminal import escape_line, print_styled
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from trackbed.fabric.plan.plan import Plan
-    from trackbed.fleet.run import SshOptions
     from trackbed.prove.findings import ProofVerdict
     from trackbed.prove.proof import Proof
     from trackbed.prove.report import CounterReport, ProofReport, RungReport, Untested
-    from trackbed.prove.sheets import Sheet
+    from trackbed.prove.sheets import Answers, Sheet
+
+    Advance = Callable[[Mapping[int, Any], Mapping[str, str]], Sheet | None]
 
 _MODES = ("screen", "cover", "full", "matrix")
 _VERDICTS: tuple[ProofVerdict, ...] = ("pass", "warn", "fail", "unknown", "not-tested")
@@ -38,7 +40,7 @@ _SHOWN = 20
     metavar="SET",
     required=True,
     shell_complete=complete_nodes,
-    help="Nodes to prove, over SSH: 'gpu[001-128]', or all.",
+    help="Nodes to prove: 'gpu[001-128]', or all.",
 )
 @click.option(
     "--mode",
@@ -60,6 +62,7 @@ _SHOWN = 20
     metavar="FILE",
     help="Instead of your own ~/.ssh/config (ssh -F).",
 )
+@pod_options
 @output_option("table", "json")
 def command(
     fabric_file: str,
@@ -70,14 +73,16 @@ def command(
     user: str | None,
     ssh_config: Path | None,
     output_format: str,
+    **pod_values: Any,  # noqa: ANN401 - the options of prove_pods
 ) -> None:
     """Measure the rails of nodes against each other, and name the NIC, node, leaf or path that is broken.
 
     Tests run in rounds in which each port has one partner, all rails at once, so a screen takes 3 rounds whatever the
     number of nodes. A test that does not pass on a rung of the ladder is not tested on the rungs above it. Ping is IP
     alone, and says nothing of RDMA. It loads the rails: run it on nodes without jobs. Nothing is installed or left on
-    the nodes; RDMA rungs need rping (rdma-core) and perftest there. Exits with 0 when all is proved, 1 when something
-    is broken, 3 when something was not tested, or by IP alone.
+    the nodes; RDMA rungs need rping (rdma-core) and perftest there. With --pods the tests run from a pod on each node,
+    through the rails that jobs get, and the pods are removed at the end. Exits with 0 when all is proved, 1 when
+    something is broken, 3 when something was not tested, or by IP alone.
 
     \b
     Examples:
@@ -85,15 +90,41 @@ def command(
       trackbed prove -f fabric.yaml --nodes 'gpu[001-128]'
       trackbed prove -f fabric.yaml --nodes all --mode cover -o json
       trackbed prove -f fabric.yaml --nodes all --rungs ping,gid
+      trackbed prove -f fabric.yaml --nodes all --pods --image IMAGE
     """
-    plan, chosen = _select_plan(read_plan(fabric_file), node_set), _parse_rungs(rungs)
+    pods = PodOptions(**pod_values)
+    pods.check(has_ssh_options=bool(user or ssh_config), needs_image=not budget)
+    whole, requirements = read_plan_for_pods(fabric_file, pods) if pods.pods else (read_plan(fabric_file), None)
+    plan, chosen = _select_plan(whole, node_set), _parse_rungs(rungs)
     _check_pairs(plan, mode)
     if budget:
         _print_budget(plan, mode, chosen, output_format)
         return
+
+    from trackbed.prove.proof import prove
+
+    def run(advance: Advance, report: Callable[[str], None]) -> None:
+        if requirements is None:
+            _run_over_ssh(plan, user, ssh_config, advance, report)
+        else:
+            run_in_pods(plan, requirements, pods, _compute_most_seconds(plan, mode, chosen), advance, report)
+
+    _run_proof(prove(plan, mode, chosen, in_pods=pods.pods), run, output_format)
+
+
+def _run_over_ssh(
+    plan: Plan, user: str | None, ssh_config: Path | None, advance: Advance, report: Callable[[str], None]
+) -> None:
+    from trackbed.fleet.proof_ssh import run_sheets
     from trackbed.fleet.run import SshOptions
 
-    _run_proof(plan, mode, chosen, SshOptions(user=user, ssh_config=ssh_config), output_format)
+    run_sheets([node.name for node in plan.nodes], SshOptions(user=user, ssh_config=ssh_config), advance, report)
+
+
+def _compute_most_seconds(plan: Plan, mode: str, rungs: Sequence[str]) -> float:
+    from trackbed.prove.budget import compute_ladder_budget
+
+    return compute_ladder_budget(plan, mode, rungs).most_seconds
 
 
 def _parse_rungs(text: str | None) -> tuple[str, ...]:
@@ -152,20 +183,22 @@ def _print_budget(plan: Plan, mode: str, rungs: Sequence[str], output_format: st
         click.echo(f"each link between leaf and spine is hit with a probability of {budget.coverage:.2%} at least")
 
 
-def _run_proof(plan: Plan, mode: str, rungs: Sequence[str], ssh: SshOptions, output_format: str) -> NoReturn:
+def _run_proof(
+    proof: Generator[Sheet, Answers, Proof],
+    run: Callable[[Advance, Callable[[str], None]], None],
+    output_format: str,
+) -> NoReturn:
+    """Run the sheets of a proof, print its report, and exit with its status."""
     from trackbed.cli.terminal import print_line
-    from trackbed.fleet.proof_ssh import run_sheets
-    from trackbed.prove.proof import prove
     from trackbed.prove.report import build_report
     from trackbed.prove.sheets import Answers
 
-    run = prove(plan, mode, rungs)
     proofs: list[Proof] = []
     events: list[str] = []
 
     def advance(outputs: Mapping[int, Any], failures: Mapping[str, str]) -> Sheet | None:
         try:
-            return next(run) if getgeneratorstate(run) == GEN_CREATED else run.send(Answers(outputs, failures))
+            return next(proof) if getgeneratorstate(proof) == GEN_CREATED else proof.send(Answers(outputs, failures))
         except StopIteration as end:
             proofs.append(end.value)
             return None
@@ -174,7 +207,7 @@ def _run_proof(plan: Plan, mode: str, rungs: Sequence[str], ssh: SshOptions, out
         events.append(text)
         print_line(text, err=True)
 
-    run_sheets([node.name for node in plan.nodes], ssh, advance, report_event)
+    run(advance, report_event)
     report = build_report(proofs[0])
     print_report(report, output_format, events)
     raise SystemExit(report.status)

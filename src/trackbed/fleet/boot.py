@@ -4,6 +4,8 @@
               and calls node.main
     input     LENGTHS OF THREE PARTS, newline, sources, compiled modules, request
 
+In a container the input is a file, and nobody asks sudo.
+
 Nothing is done before the whole input has arrived. If the program cannot start, the exit status gives the reason.
 """
 
@@ -50,25 +52,37 @@ sys.exit(bool(lack) or sys.version_info < {archive.OLDEST})
 """
 """The program that a Python runs first: it prints its version. Debian's python3-minimal has a part of its library."""
 
-_SHELL = (
-    f"f=; for p in {' '.join(interpreters.NAMES)}; do "
-    'p=$(command -v "$p") || continue; '
-    'v=$("$p" -IS -c "$1" 2>/dev/null) || { [ "$v" ] && f="$f$p $v, "; continue; }; '
-    '[ "$(id -u)" = 0 ] && exec "$p" -IS -c "$0"; exec sudo -n -- "$p" -IS -c "$0"; done; '
-    f'[ -r /etc/os-release ] && . /etc/os-release; echo "{REFUSAL}$ID|$VERSION_ID|$PRETTY_NAME|$f"; exit {NO_PYTHON}'
-)
-"""The program of sh, without single quotes, `!`, backslashes and newlines, so that every login shell can quote it."""
+_START = '[ "$(id -u)" = 0 ] && exec "$p" -IS -c "$0"; exec sudo -n -- "$p" -IS -c "$0"'
+_START_IN_CONTAINER = 'exec "$p" -IS -c "$0" < "$2"'
+
+
+def _build_script(start: str) -> str:
+    """Return the program of sh, without single quotes, `!`, backslashes and newlines: each login shell can quote it."""
+    return (
+        f"f=; for p in {' '.join(interpreters.NAMES)}; do "
+        'p=$(command -v "$p") || continue; '
+        'v=$("$p" -IS -c "$1" 2>/dev/null) || { [ "$v" ] && f="$f$p $v, "; continue; }; '
+        f"{start}; done; "
+        "[ -r /etc/os-release ] && . /etc/os-release; "
+        f'echo "{REFUSAL}$ID|$VERSION_ID|$PRETTY_NAME|$f"; exit {NO_PYTHON}'
+    )
 
 
 def build_command() -> str:
     """Return the command for ssh, quoted so that every login shell parses it alike."""
     programs = " ".join(f"'exec(bytes.fromhex(\"{code.encode().hex()}\"))'" for code in (PROGRAM, _TEST))
-    return f"exec sh -c '{_SHELL}' {programs}"
+    return f"exec sh -c '{_build_script(_START)}' {programs}"
 
 
-def build_payload(task: HostTask) -> bytes:
-    """Return the standard input of the command on one host."""
-    parts = (archive.pack_sources(), archive.pack_compiled(), msgspec.json.encode(task))
+def build_container_command(payload_path: str) -> list[str]:
+    """Return the command of a container in which a file has the payload; no user is changed there."""
+    return ["sh", "-c", _build_script(_START_IN_CONTAINER), PROGRAM, _TEST, payload_path]
+
+
+def build_payload(task: HostTask, *, has_compiled: bool = True) -> bytes:
+    """Return the input of the command on one host; without compiled modules it is half as long."""
+    compiled = archive.pack_compiled() if has_compiled else b""
+    parts = (archive.pack_sources(), compiled, msgspec.json.encode(task))
     return b" ".join(b"%d" % len(part) for part in parts) + b"\n" + b"".join(parts)
 
 

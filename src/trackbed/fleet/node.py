@@ -1,6 +1,7 @@
 """The program that runs on a host: it handles one request and answers in one line of JSON.
 
-    standard input    {"verb": "diff" | "apply" | "undo" | "boot" | "reboot" | "capture" | "inspect" | "prove",
+    standard input    {"verb": "diff" | "apply" | "undo" | "boot" | "reboot" | "capture" | "inspect" | "prove" |
+                               "prove-in-pod",
                        "name": "gpu-1",
                        "node": {node document}, "files": {format: {path: content}}, "persist": "auto", "seconds": 270,
                        "wanted": {what `capture` reads, as snapshot.Wanted},
@@ -11,9 +12,9 @@
                       trackbed {"outcome": ..., ...}
 
 A lost connection does not stop it: an apply that has begun ends by itself, completed or rolled back. Only SIGTERM and
-the limit of `seconds` stop it, and then it rolls back. Verb `prove` changes nothing and ends with its input; `seconds`
-limit the wait for the next sheet. Only lines that begin with `trackbed ` count; a login shell may
-print others.
+the limit of `seconds` stop it, and then it rolls back. Verb `prove` changes nothing and ends with its input, and
+`prove-in-pod` with its mailbox; `seconds` limit the wait for the next sheet. Only lines that begin with `trackbed `
+count; a login shell may print others.
 
 The host's files are read under `/`, or under $TRACKBED_ROOT, a captured tree that stands in for a host.
 """
@@ -222,12 +223,23 @@ def _serve_sheets(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     return {"outcome": "same"}
 
 
+def _serve_mailbox(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+    """Run the sheets of a proof in a pod until its mailbox is gone."""
+    from trackbed.fleet.mailbox import Mailbox  # noqa: PLC0415 - as for a snapshot
+    from trackbed.fleet.pod_worker import serve_mailbox  # noqa: PLC0415 - as above
+
+    signal.alarm(0)  # the worker has the limit, in a process of its own
+    serve_mailbox(machine, Mailbox(os.environ), request["seconds"])
+    return {"outcome": "same"}
+
+
 _HANDLERS = {
     "boot": _handle_boot,
     "reboot": _handle_boot,
     "capture": _capture_snapshot,
     "inspect": _inspect,
     "prove": _serve_sheets,
+    "prove-in-pod": _serve_mailbox,
 }
 """The requests that change no setting, by verb."""
 

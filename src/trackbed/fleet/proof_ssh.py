@@ -48,6 +48,7 @@ def run_sheets(
 class _SshWorkers:
     """The transport of a SheetRun."""
 
+    start_seconds = 1.0
     run: SheetRun
 
     def __init__(self, engine: Engine, begin_seconds: int) -> None:

@@ -5,8 +5,8 @@
                       trackbed {"sheet": 1, "round": 0, "done": true}                   for each round
 
 `in` counts from the arrival of the line, on the host's own monotonic clock, so that no clocks have to agree. Steps are
-programs, pings or files, as `prove/rungs/rung.py` describes them. The worker ends with its input, so it dies with its
-connection, and it kills its programs first; the kernel kills them if the worker is killed. It writes no file.
+programs, pings, files or links, as `prove/rungs/rung.py` describes them. The worker ends with its input, so it dies
+with its connection, and it kills its programs first; the kernel kills them if the worker is killed. It writes no file.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from trackbed.fleet.link_reading import list_links_with_addresses, list_names
 from trackbed.fleet.programs import Start, run_programs
 from trackbed.fleet.sheet_input import InputClosedError, SheetInput
 from trackbed.host.machine import Machine
@@ -68,6 +69,7 @@ def run_steps(
 
     Raises InputClosedError if the input ends meanwhile.
     """
+    yield from ((step_id, {"links": list_links_with_addresses(machine)}) for step_id, step in steps if "links" in step)
     yield from _read_files(machine, [(step_id, step) for step_id, step in steps if "files" in step])
     yield from _ping(machine, [(step_id, step["pings"]) for step_id, step in steps if "pings" in step])
     programs = [(step_id, step) for step_id, step in steps if "argv" in step]
@@ -91,11 +93,7 @@ def _expand(machine: Machine, pattern: str) -> list[str]:
     folder, _, name = pattern.rpartition("/")
     if name != "*":
         return [pattern]
-    try:
-        names = [path.name for path in machine.locate_inside(folder).iterdir()]
-    except (OSError, ValueError):
-        return []
-    return [f"{folder}/{name}" for name in sorted(names, key=lambda name: (len(name), name))[:_MAX_FILES]]
+    return [f"{folder}/{name}" for name in list_names(machine, folder)[:_MAX_FILES]]
 
 
 def _ping(machine: Machine, requests: Sequence[tuple[int, Sequence[Mapping[str, Any]]]]) -> Outputs:

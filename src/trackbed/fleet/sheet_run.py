@@ -16,8 +16,6 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from trackbed.fabric.host_ranges import fold_hosts
 
-START_SECONDS: Final = 1.0
-"""From sending a sheet to its first round: hosts read their input one after the other."""
 LATE_SECONDS: Final = 10.0
 """What a host may be late with a sheet before it is given up."""
 _REJOIN_SECONDS: Final = 0.2
@@ -53,6 +51,9 @@ class SheetPlan(Protocol):
 
 class Transport(Protocol):
     """Workers on hosts; what happens there is handed to a SheetRun."""
+
+    start_seconds: float
+    """From sending a sheet to its first round: hosts get it one after the other."""
 
     def connect(self, host: str) -> None:
         """Start a worker; `handle_begin` or `handle_close` is called later."""
@@ -191,14 +192,14 @@ class SheetRun:
 
     def _begin(self, parts: Sequence[_Part]) -> None:
         """Send rounds to all hosts; `begin` of these is relative to the first."""
-        origin = self._transport.read_clock() + START_SECONDS
+        origin = self._transport.read_clock() + self._transport.start_seconds
         self._sheet += 1
         self._parts = [part._replace(begin=origin + part.begin) for part in parts]
         self._announced = set()
         for host in sorted(self._live):
             self._send_parts(host, 0.0)
         sheet = self._sheet
-        seconds = START_SECONDS + sum(part.seconds for part in parts) + LATE_SECONDS
+        seconds = self._transport.start_seconds + sum(part.seconds for part in parts) + LATE_SECONDS
         self._transport.call_later(seconds, lambda: self._give_up(sheet))
 
     def _send_parts(self, host: str, earliest: float) -> None:

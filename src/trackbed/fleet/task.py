@@ -13,7 +13,7 @@ from trackbed.host.render import FORMATS
 from trackbed.host.snapshot.reading import ReadingRequest
 from trackbed.host.snapshot.snapshot import Wanted
 
-Verb = Literal["diff", "apply", "undo", "boot", "reboot", "capture", "inspect", "prove"]
+Verb = Literal["diff", "apply", "undo", "boot", "reboot", "capture", "inspect", "prove", "prove-in-pod"]
 
 
 class HostTask(msgspec.Struct, frozen=True):

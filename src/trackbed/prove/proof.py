@@ -19,6 +19,7 @@ from statistics import median
 from typing import NamedTuple
 
 from trackbed.fabric.plan.plan import Plan
+from trackbed.prove import pod_ends
 from trackbed.prove.blame import Blame, investigate
 from trackbed.prove.culprits import Culprit
 from trackbed.prove.facts import CounterChange, PortFacts, build_step, compare_counters, parse_facts
@@ -32,10 +33,11 @@ from trackbed.prove.rungs.rung import PathEnd, ProbedPath, Rung, RungReading, St
 from trackbed.prove.sheets import Answers, Sheet, SheetRound, build_sheet
 from trackbed.prove.topology import FabricTopology, build_topology, read_uplinks
 
-MOST_ROUNDS = 64
-"""Rounds of a sheet at most: on 8 rails it has 300 KB for a node."""
+MOST_ROUNDS = 16
+"""Rounds of a sheet at most: on 8 rails it has 80 KB for a node, and its answers 200 KB, a ConfigMap's fifth."""
 FACTS_SECONDS = 1.0
 """Length of the round in which nodes read their files."""
+_GID_LOOK = "run `trackbed doctor --nodes {}`: its address, or its RDMA device, is not as planned"
 
 
 class RungCulprit(NamedTuple):
@@ -83,21 +85,28 @@ class _Run:
     """Tests that a lower rung has stopped."""
     port_stops: dict[int, Stop] = field(default_factory=dict)
     """Ports without tests of RDMA."""
+    absent: dict[int, PathFinding] = field(default_factory=dict)
+    """Ports without any test, since their pod has no such rail, or did not say which it has."""
     results: list[PathResult] = field(default_factory=list)
     culprits: list[RungCulprit] = field(default_factory=list)
     undecided: list[tuple[str, int]] = field(default_factory=list)
     repeats: int = 0
+    in_pods: bool = False
 
 
-def prove(plan: Plan, mode: str, rungs: Sequence[str]) -> Generator[Sheet, Answers, Proof]:
+def prove(plan: Plan, mode: str, rungs: Sequence[str], *, in_pods: bool = False) -> Generator[Sheet, Answers, Proof]:
     """Prove the nodes of a plan by the rounds of a mode, on these rungs of the ladder, lowest first.
+
+    `in_pods`: the workers are in pods, whose addresses, interfaces and devices are read before anything else.
 
     Raises ValueError if the plan has no addresses, KeyError for an unknown mode or rung.
     """
     if not plan.common.has_addresses:
         raise ValueError("the Fabric plans no addresses (scheme none), so that no test has a source and a target")
     topology = build_topology(plan)
-    run = _Run(plan, topology, list_ends(plan, topology))
+    run = _Run(plan, topology, list_ends(plan, topology), in_pods=in_pods)
+    if in_pods:
+        yield from _find_pod_ends(run)
     run.facts = yield from _read_facts(run)
     rates = [facts.rate_gbps for facts in run.facts.values() if facts.rate_gbps]
     run.topology = build_topology(plan, read_uplinks(plan, median(rates) if rates else None))
@@ -124,11 +133,31 @@ def prove(plan: Plan, mode: str, rungs: Sequence[str]) -> Generator[Sheet, Answe
     )
 
 
+def _find_pod_ends(run: _Run) -> Generator[Sheet, Answers, None]:
+    """Replace the planned ends by those that pods have."""
+    nodes, rails = run.topology.nodes, run.topology.rails
+    steps = {node: [(2 * index, pod_ends.STEP)] for index, node in enumerate(nodes)}
+    answers = yield Sheet("pods", (SheetRound(FACTS_SECONDS, steps),))
+    run.failures = answers.failures
+    for index, node in enumerate(nodes):
+        ends = pod_ends.find_ends(run.plan.common, node, answers.outputs.get(2 * index))
+        for port in run.ends.keys() & set(range(index * rails, (index + 1) * rails)):
+            rail = run.ends[port].rail
+            if rail in ends:
+                run.ends[port] = ends[rail]
+            elif 2 * index in answers.outputs:
+                run.absent[port] = PathFinding(
+                    "fail", "rdma", None, pod_ends.explain_absence(run.plan.common.rails[rail])
+                )
+            else:
+                run.absent[port] = PathFinding("not-tested", "rdma", None, _explain_loss(run, node))
+
+
 def _read_facts(run: _Run) -> Generator[Sheet, Answers, dict[int, PortFacts]]:
     """Read the files of every port whose node answers."""
     steps: dict[str, list[tuple[int, Step]]] = {}
     for port, end in run.ends.items():
-        if end.node not in run.failures:
+        if end.node not in run.failures and port not in run.absent:
             steps.setdefault(end.node, []).append((2 * port, build_step(end)))
     answers = yield Sheet("files", (SheetRound(FACTS_SECONDS, steps),))
     run.failures = answers.failures
@@ -145,12 +174,12 @@ def _judge_gids(run: _Run) -> None:
     """Judge the GID of each port; a port without one has no test of RDMA."""
     for port, end in run.ends.items():
         facts = run.facts.get(port)
-        finding = _judge_gid(run, end, facts)
+        finding = _judge_gid(run, port, facts)
         if facts and finding.verdict == "pass" and run.plan.common.link_type == "ethernet":
             run.ends[port] = end._replace(gid_index=facts.gid.gid_index)
         if finding.verdict == "fail":
             node, rail = divmod(port, run.topology.rails)
-            look = f"run `trackbed doctor --nodes {end.node}`: its address, or its RDMA device, is not as planned"
+            look = pod_ends.LOOK if run.in_pods else _GID_LOOK.format(end.node)
             culprit = Culprit("port", 1.0, rail=rail, nodes=(node,))
             run.culprits.append(RungCulprit(GID, culprit, finding.reason, look))
         if finding.verdict != "pass":
@@ -158,9 +187,14 @@ def _judge_gids(run: _Run) -> None:
         run.results.append(PathResult(GID, PlannedTest(0, "port", port, port), finding, node=end.node))
 
 
-def _judge_gid(run: _Run, end: PathEnd, facts: PortFacts | None) -> PathFinding:
+def _judge_gid(run: _Run, port: int, facts: PortFacts | None) -> PathFinding:
+    end = run.ends[port]
+    if port in run.absent:
+        return run.absent[port]
     if facts is None:
         return PathFinding("not-tested", "rdma", None, _explain_loss(run, end.node))
+    if end.rdma == pod_ends.NO_DEVICE:
+        return PathFinding("fail", "rdma", None, f"no RDMA device in its pod has a GID of {end.address}")
     if facts.gid.gid_index is None:
         return PathFinding("unknown" if facts.gid.is_unknown else "fail", "rdma", None, facts.gid.reason)
     return PathFinding("pass", "rdma", None)
@@ -245,6 +279,8 @@ def _find_stop(run: _Run, rung: Rung, test: PlannedTest) -> Stop:
         node, facts = run.ends[port].node, run.facts.get(port)
         if node in run.failures:
             return Stop(_explain_loss(run, node), node)
+        if port in run.absent:
+            return Stop(run.absent[port].reason, node)
         if rung.transport == "rdma" and port in run.port_stops:
             return run.port_stops[port]
         if facts and rung.program in facts.missing_programs:

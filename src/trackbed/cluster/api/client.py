@@ -157,6 +157,11 @@ class Client:
         check_response(response, path)
         return True
 
+    async def delete_all(self, path: str, labels: str) -> None:
+        """Delete the objects of a collection that have these labels. Raises KubeError."""
+        params = {"labelSelector": labels, "propagationPolicy": "Background"}
+        check_response(await self.request("DELETE", path, params=params), path)
+
     async def iter_objects(self, path: str, model: type[_T], **params: str) -> AsyncIterator[_T]:
         """Yield the objects of a collection as `model`; `params` are query parameters such as labelSelector.
 

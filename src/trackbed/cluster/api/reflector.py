@@ -81,13 +81,14 @@ class _Status(msgspec.Struct):
 
 
 class Reflector(Generic[_Model]):
-    """All objects of a collection, decoded as `model`, or only the object called `name`.
+    """All objects of a collection, decoded as `model`, or only the object called `name`, or those with `labels`.
 
-    `objects` maps names (NAMESPACE/NAME for a namespaced kind) to objects; `on_change` is called after each change.
+    `labels` has the syntax of kubectl's --selector. `objects` maps names (NAMESPACE/NAME for a namespaced kind) to
+    objects; `on_change` is called after each change.
     If the user may not read an `optional` kind, this is reported once, and the kind is treated as empty.
     """
 
-    def __init__(  # noqa: PLR0913 - the last two are options that few kinds need
+    def __init__(  # noqa: PLR0913 - the last three are options that few kinds need
         self,
         client: Client,
         path: str,
@@ -95,6 +96,7 @@ class Reflector(Generic[_Model]):
         on_change: Callable[[], None],
         *,
         name: str = "",
+        labels: str = "",
         optional: bool = False,
     ) -> None:
         self.objects: dict[str, _Model] = {}
@@ -104,6 +106,7 @@ class Reflector(Generic[_Model]):
         """Set once all objects have been listed."""
         self._client, self._path, self._model, self._on_change = client, path, model, on_change
         self._selection = {"fieldSelector": f"metadata.name={name}"} if name else {}
+        self._selection |= {"labelSelector": labels} if labels else {}
         self._version = 0
         self._optional, self._forbidden, self._failures = optional, False, 0
         self._kind = _format_kind(path) if optional else path.rpartition("/")[2]

@@ -9,6 +9,7 @@ A step is a JSON object; a worker on the node runs it and answers with a JSON ob
                                        {"failure": "..."} if the node may not ping
     {"files": [pattern, ...], "programs": [name, ...]}
                                        {"files": {path: text, ...}, "missing": [name, ...]}
+    {"links": true}                    {"links": [{"netdev", "address", "rdma"}, ...]}: every global address
 
 `after` is in seconds from the start of the round. A node may answer anything, so readings trust no shape.
 """

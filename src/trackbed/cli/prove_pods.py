@@ -1,0 +1,102 @@
+"""`trackbed prove --pods`: the workers of a proof as pods of a Kubernetes cluster."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from trackbed.cli.options import cluster_options, combine_options, refuse
+from trackbed.cli.render_stack import complete_stack_name, load_stack_of_fabric
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trackbed.cluster.jobs.requirements import PodRequirements
+    from trackbed.fabric.plan.plan import Plan
+    from trackbed.fleet.sheet_run import Outputs, SheetPlan
+
+_TERMINATED = 143
+"""The exit status of a shell for a program that SIGTERM ended."""
+_START_SECONDS = 600
+"""Added to what a proof takes at most: pods start, and are replaced."""
+
+pod_options = combine_options(
+    click.option("--pods", is_flag=True, help="From one pod on each node, with the rails that jobs get; not over SSH."),
+    click.option("--image", help="Image of the pods, with Python 3.9, rping and perftest."),
+    click.option(
+        "--stack",
+        "stack_name",
+        metavar="NAME",
+        shell_complete=complete_stack_name,
+        help="How pods get NICs. Default: the Fabric's kubernetes.stack.",
+    ),
+    click.option("--namespace", help="Namespace of the pods. Default: the Fabric's."),
+    cluster_options,
+)
+"""--pods and the options that only it has."""
+
+
+class PodOptions(NamedTuple):
+    """The values of `pod_options`."""
+
+    pods: bool
+    image: str | None
+    stack_name: str | None
+    namespace: str | None
+    kubeconfig: str | None
+    context: str | None
+
+    def check(self, *, has_ssh_options: bool, needs_image: bool) -> None:
+        """Exit with status 2 if options do not go together."""
+        options = [
+            f"--{name.removesuffix('_name')}" for name, value in self._asdict().items() if value and name != "pods"
+        ]
+        if self.pods and has_ssh_options:
+            refuse("--user and --ssh-config are of SSH, and --pods uses none")
+        if self.pods and needs_image and not self.image:
+            refuse("name the image of the pods with --image; it must hold Python 3.9, rping and perftest")
+        if options and not self.pods:
+            refuse(f"{options[0]} is an option of --pods; add it, or prove over SSH without {options[0]}")
+
+
+def read_plan_for_pods(fabric_file: str, options: PodOptions) -> tuple[Plan, PodRequirements]:
+    """Return the plan, and what pods of the stack need. Exit with status 2 if the stack gives pods no rails."""
+    from trackbed.cluster.jobs.requirements import build_requirements
+
+    stack, plan = load_stack_of_fabric(options.stack_name, fabric_file)
+    requirements = build_requirements(stack, plan)
+    if not requirements.has_rails:
+        refuse(f"stack {stack.name} gives no rails to pods; `trackbed stacks` lists those that do")
+    return plan, requirements
+
+
+def run_in_pods(
+    plan: Plan,
+    requirements: PodRequirements,
+    options: PodOptions,
+    most_seconds: float,
+    advance: Callable[[Outputs, Mapping[str, str]], SheetPlan | None],
+    report: Callable[[str], None],
+) -> None:
+    """Run sheets in pods. Exit with status 3 if the cluster does not let them be created, 143 after SIGTERM."""
+    import asyncio
+
+    from trackbed.cli.cluster_session import open_cluster
+    from trackbed.cluster.proof.objects import ProofSite
+    from trackbed.cluster.proof.run import run_sheets
+
+    site = ProofSite(
+        f"proof-{secrets.token_hex(3)}",
+        options.namespace or plan.kubernetes.namespace,
+        options.image or "",
+        requirements,
+        int(most_seconds) + _START_SECONDS,
+    )
+    names = [node.name for node in plan.nodes]
+    with open_cluster(options.kubeconfig, options.context) as cluster:
+        try:
+            cluster.run(run_sheets(cluster.client, site, names, advance, report))
+        except asyncio.CancelledError:
+            raise SystemExit(_TERMINATED) from None

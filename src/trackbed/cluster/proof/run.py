@@ -1,0 +1,287 @@
+"""Workers of a proof in pods: the transport of a `fleet.sheet_run.SheetRun`, by objects of an API server.
+
+    connect    mailbox and pod are created; the worker writes that it began. A worker that died is started again by
+               kubelet in the same pod, and writes that with another token
+    send       a sheet is written to the mailbox, answers of the last one are removed
+    abort      the pod is deleted
+
+Two watches, of the pods and the mailboxes of this run, tell everything else. At the end, however it comes, all objects
+with the run's label are deleted, and those that earlier runs left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from trackbed.cluster.api.client import Client
+from trackbed.cluster.api.dynamic import DynamicClient
+from trackbed.cluster.api.errors import KubeError
+from trackbed.cluster.api.reflector import Reflector
+from trackbed.cluster.proof.objects import PROOF, ProofSite, build_mailbox, build_pod, build_shared
+from trackbed.cluster.proof.pods import MailboxObject, PodObject, explain_end, explain_wait, is_stuck
+from trackbed.fleet.mailbox import BEGAN, READER, ROUND_PREFIX, SHEET
+from trackbed.fleet.sheet_run import Outputs, SheetPlan, SheetRun
+
+BEGIN_SECONDS: Final = 180
+"""Time in which a pod must begin: its image is pulled, its rails are attached."""
+LOOK_SECONDS: Final = 0.05
+"""Changes that come within this time are looked at together."""
+REPORT_SECONDS: Final = 10
+_WRITES: Final = 64
+"""Requests under way at the same time."""
+_WRITES_PER_SECOND: Final = 100
+"""Mailboxes that are surely written in a second (an API server writes some hundreds of objects)."""
+_REMOVED: Final = ("pods", "configmaps", "serviceaccounts")
+_REMOVED_RIGHTS: Final = ("rolebindings", "roles")
+
+
+@dataclass
+class _Host:
+    """The pod of a node."""
+
+    index: int
+    node: str
+    is_open: bool = False
+    """Whether its end has not been told yet."""
+    is_live: bool = False
+    """Whether its worker has begun."""
+    token: str = ""
+    """The worker that has begun, or the last one that had."""
+    was_seen: bool = False
+    """Whether the watch has had the pod."""
+    read: dict[str, str] = field(default_factory=dict)
+    """Answers that were handed over, by key."""
+
+
+async def run_sheets(
+    client: DynamicClient,
+    site: ProofSite,
+    nodes: Sequence[str],
+    advance: Callable[[Outputs, Mapping[str, str]], SheetPlan | None],
+    report: Callable[[str], None],
+) -> None:
+    """Run sheets in pods until `advance` returns None; see SheetRun. Raises KubeError if nothing can be created."""
+    workers = _PodWorkers(client, site, nodes, report)
+    workers.run = SheetRun(nodes, advance, workers, report)
+    task = asyncio.current_task()
+    loop = asyncio.get_running_loop()
+    if task is not None:
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        await workers.serve()
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+        await workers.remove()
+
+
+class _PodWorkers:
+    """The transport of a SheetRun."""
+
+    run: SheetRun
+
+    def __init__(
+        self, client: DynamicClient, site: ProofSite, nodes: Sequence[str], report: Callable[[str], None]
+    ) -> None:
+        self._client, self._http, self._site, self._report = client, client.client, site, report
+        self._hosts = {node: _Host(index, node) for index, node in enumerate(nodes)}
+        self._woken = asyncio.Event()
+        self._is_over = False
+        self._failure: BaseException | None = None
+        self._writes = asyncio.Semaphore(_WRITES)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.start_seconds = 2.0 + len(nodes) / _WRITES_PER_SECOND
+        core = f"/api/v1/namespaces/{site.namespace}"
+        selector = f"{PROOF}={site.name}"
+        self._pods = Reflector(self._http, f"{core}/pods", PodObject, self._woken.set, labels=selector)
+        self._mailboxes = Reflector(self._http, f"{core}/configmaps", MailboxObject, self._woken.set, labels=selector)
+
+    async def serve(self) -> None:
+        """Create what pods share, and run until `finish`. Raises KubeError."""
+        for body in build_shared(self._site, len(self._hosts)):
+            await self._client.create(body)
+        self._report(f"{len(self._hosts)} pods in namespace {self._site.namespace}, label {PROOF}={self._site.name}")
+        for reflector in (self._pods, self._mailboxes):
+            self._spawn(reflector.run(self._report))
+        self._spawn(self._report_begun())
+        self.run.start()
+        while not self._is_over:
+            await self._woken.wait()
+            self._woken.clear()
+            self._look_at_pods()
+            self._look_at_mailboxes()
+            await asyncio.sleep(LOOK_SECONDS)
+        if self._failure:
+            raise self._failure
+
+    async def _report_begun(self) -> None:
+        """Tell how many pods have begun, while some have not."""
+        while not all(host.is_live or not host.is_open for host in self._hosts.values()):
+            await asyncio.sleep(REPORT_SECONDS)
+            begun = sum(host.is_live for host in self._hosts.values())
+            self._report(f"{begun} of {len(self._hosts)} pods have begun")
+
+    async def remove(self) -> None:
+        """Delete all objects of this run, and those of runs that have ended without it."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            for name in (self._site.name, *await self._list_left_behind()):
+                await _delete_run(self._http, self._site.namespace, name)
+        except KubeError as error:
+            kinds = ",".join((*_REMOVED, *_REMOVED_RIGHTS))
+            command = f"kubectl delete -n {self._site.namespace} {kinds} -l {PROOF}={self._site.name}"
+            self._report(f"not everything was removed: {error}; run: {command}")
+
+    async def _list_left_behind(self) -> list[str]:
+        """Return the names of other runs of which all pods have ended."""
+        running: dict[str, bool] = {}
+        async for pod in self._client.iter_objects("v1", "Pod", self._site.namespace, selector=PROOF):
+            name = pod["metadata"]["labels"][PROOF]
+            is_running = pod.get("status", {}).get("phase") not in {"Succeeded", "Failed"}
+            running[name] = running.get(name, False) or is_running
+        return [name for name, is_running in running.items() if not is_running and name != self._site.name]
+
+    def connect(self, host: str) -> None:
+        """Create a pod, or wait for its next worker."""
+        state = self._hosts[host]
+        state.is_open = True
+        self._spawn(self._await_worker(state))
+
+    async def _await_worker(self, host: _Host) -> None:
+        """Close a host whose worker does not begin in time."""
+        token = host.token
+        try:
+            if not token:
+                async with self._writes:
+                    await self._client.create(build_mailbox(self._site, host.index))
+                    await self._client.create(build_pod(self._site, host.index, host.node))
+        except KubeError as error:
+            self._close(host, f"its pod cannot be created: {error}")
+            return
+        await asyncio.sleep(BEGIN_SECONDS)
+        if host.token == token:
+            pod = self._find_pod(host)
+            self._close(host, f"its pod did not begin within {BEGIN_SECONDS} s{explain_wait(pod) if pod else ''}")
+
+    def _locate_mailbox(self, host: _Host) -> str:
+        return f"/api/v1/namespaces/{self._site.namespace}/configmaps/{self._site.name_pod(host.index)}"
+
+    def send(self, host: str, document: Mapping[str, Any]) -> None:
+        """Write a sheet, with the time that is left when it is written."""
+        self._spawn(self._send(self._hosts[host], document, self.read_clock() + document["in"]))
+
+    async def _send(self, host: _Host, document: Mapping[str, Any], begin: float) -> None:
+        old = dict.fromkeys(host.read)
+        host.read = {}
+        try:
+            async with self._writes:
+                sheet = msgspec.json.encode({**document, "in": max(0.0, begin - self.read_clock())}).decode()
+                await self._http.merge(self._locate_mailbox(host), {"data": {**old, READER: host.token, SHEET: sheet}})
+        except KubeError as error:
+            self._close(host, f"its sheet cannot be written: {error}")
+
+    def abort(self, host: str, reason: str) -> None:
+        """Give a pod up."""
+        self._close(self._hosts[host], reason)
+        self._spawn(self._delete_pod(self._site.name_pod(self._hosts[host].index)))
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
+        """Call back after a time."""
+        self._spawn(self._call_later(seconds, callback))
+
+    async def _call_later(self, seconds: float, callback: Callable[[], None]) -> None:
+        await asyncio.sleep(seconds)
+        callback()
+
+    def read_clock(self) -> float:
+        """Return the loop's time in seconds."""
+        return asyncio.get_running_loop().time()
+
+    def finish(self) -> None:
+        """End all pods, by the removal of everything."""
+        self._is_over = True
+        self._woken.set()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something beside the rest; where it raises, the proof ends."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._take_in_end)
+
+    def _take_in_end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self._failure = error
+            self.finish()
+
+    def _close(self, host: _Host, reason: str) -> None:
+        """Tell the end of a worker, once; `connect` may be called for the next one."""
+        if host.is_open and not self._is_over:
+            host.is_open = host.is_live = False
+            self.run.handle_close(host.node, reason)
+
+    async def _delete_pod(self, name: str) -> None:
+        with suppress(KubeError):  # all are deleted at the end
+            await self._http.delete(f"/api/v1/namespaces/{self._site.namespace}/pods/{name}")
+
+    def _find_pod(self, host: _Host) -> PodObject | None:
+        return self._pods.objects.get(f"{self._site.namespace}/{self._site.name_pod(host.index)}")
+
+    def _look_at_pods(self) -> None:
+        for host in self._hosts.values():
+            pod = self._find_pod(host)
+            if pod is None and host.was_seen:
+                self._close(host, "its pod was deleted")
+            elif pod is not None:
+                host.was_seen = True
+                if pod.has_ended:
+                    self._close(host, explain_end(pod))
+                elif not host.is_live and is_stuck(pod):
+                    self._close(host, f"its pod cannot start{explain_wait(pod)}")
+
+    def _look_at_mailboxes(self) -> None:
+        for host in self._hosts.values():
+            mailbox = self._mailboxes.objects.get(f"{self._site.namespace}/{self._site.name_pod(host.index)}")
+            data = (mailbox.data if mailbox else None) or {}
+            token = data.get(BEGAN, "")
+            if token and token != host.token:
+                if host.is_live:
+                    self._close(host, "its worker died, and kubelet has started another")
+                host.token = token
+                if host.is_open:
+                    host.is_live = True
+                    self.run.handle_begin(host.node)
+            if host.is_live:
+                self._hand_over(host, data)
+
+    def _hand_over(self, host: _Host, data: Mapping[str, str]) -> None:
+        for key, text in data.items():
+            if key.startswith(ROUND_PREFIX) and host.read.get(key) != text:
+                host.read[key] = text
+                for message in _parse_lines(text):
+                    self.run.handle_message(host.node, message)
+
+
+def _parse_lines(text: str) -> list[Mapping[str, Any]]:
+    """Return the messages of a round; a pod may write anything."""
+    messages = []
+    for line in text.splitlines():
+        with suppress(msgspec.DecodeError, RecursionError):
+            messages.append(msgspec.json.decode(line))
+    return [message for message in messages if isinstance(message, dict)]
+
+
+async def _delete_run(client: Client, namespace: str, name: str) -> None:
+    """Delete all objects of a run. Raises KubeError."""
+    rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+    paths = [f"/api/v1/namespaces/{namespace}/{plural}" for plural in _REMOVED]
+    for path in (*paths, *(f"{rights}/{plural}" for plural in _REMOVED_RIGHTS)):
+        await client.delete_all(path, f"{PROOF}={name}")
