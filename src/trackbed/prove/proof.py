@@ -34,7 +34,7 @@ from trackbed.prove.sheets import Answers, Sheet, SheetRound, build_sheet
 from trackbed.prove.topology import FabricTopology, build_topology, read_uplinks
 
 MOST_ROUNDS = 16
-"""Rounds of a sheet at most: on 8 rails it has 80 KB for a node, and its answers 200 KB, a ConfigMap's fifth."""
+"""Rounds of a sheet at most: sheet and answers of a node have to fit into a ConfigMap (1 MiB), also on 8 rails."""
 FACTS_SECONDS = 1.0
 """Length of the round in which nodes read their files."""
 _GID_LOOK = "run `trackbed doctor --nodes {}`: its address, or its RDMA device, is not as planned"

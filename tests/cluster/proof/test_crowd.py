@@ -29,7 +29,7 @@ from trackbed.prove.sheets import Answers, Sheet
 
 SPACE, NODES = "crowd", 128
 START_SECONDS = (3.0, 25.0)
-"""From a pod's creation to its first step: pods with 8 rails took 3 to 9 s in the lab; here some are slower."""
+"""From a pod's creation to its first step: an assumption, not a measurement."""
 
 
 class Pods:

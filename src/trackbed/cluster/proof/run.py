@@ -37,7 +37,7 @@ REPORT_SECONDS: Final = 10
 _WRITES: Final = 64
 """Requests under way at the same time."""
 _WRITES_PER_SECOND: Final = 100
-"""Mailboxes that are surely written in a second (an API server writes some hundreds of objects)."""
+"""Mailboxes that are surely written in a second (an assumption, not a measurement)."""
 _REMOVED: Final = ("pods", "configmaps", "serviceaccounts")
 _REMOVED_RIGHTS: Final = ("rolebindings", "roles")
 
