@@ -23,6 +23,7 @@ import msgspec
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import KubeError
+from trackbed.cluster.api.paths import join_path
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.proof.objects import PROOF, ProofSite, build_mailbox, build_pod, build_shared
 from trackbed.cluster.proof.pods import MailboxObject, PodObject, explain_end, explain_wait, is_stuck
@@ -97,10 +98,10 @@ class _PodWorkers:
         self._writes = asyncio.Semaphore(_WRITES)
         self._tasks: set[asyncio.Task[None]] = set()
         self.start_seconds = 2.0 + len(nodes) / _WRITES_PER_SECOND
-        core = f"/api/v1/namespaces/{site.namespace}"
         selector = f"{PROOF}={site.name}"
-        self._pods = Reflector(self._http, f"{core}/pods", PodObject, self._woken.set, labels=selector)
-        self._mailboxes = Reflector(self._http, f"{core}/configmaps", MailboxObject, self._woken.set, labels=selector)
+        pods, mailboxes = self._locate("pods"), self._locate("configmaps")
+        self._pods = Reflector(self._http, pods, PodObject, self._woken.set, labels=selector)
+        self._mailboxes = Reflector(self._http, mailboxes, MailboxObject, self._woken.set, labels=selector)
 
     async def serve(self) -> None:
         """Create what pods share, and run until `finish`. Raises KubeError."""
@@ -171,8 +172,8 @@ class _PodWorkers:
             pod = self._find_pod(host)
             self._close(host, f"its pod did not begin within {BEGIN_SECONDS} s{explain_wait(pod) if pod else ''}")
 
-    def _locate_mailbox(self, host: _Host) -> str:
-        return f"/api/v1/namespaces/{self._site.namespace}/configmaps/{self._site.name_pod(host.index)}"
+    def _locate(self, *names: str) -> str:
+        return join_path("/api/v1/namespaces", self._site.namespace, *names)
 
     def send(self, host: str, document: Mapping[str, Any]) -> None:
         """Write a sheet, with the time that is left when it is written."""
@@ -180,11 +181,12 @@ class _PodWorkers:
 
     async def _send(self, host: _Host, document: Mapping[str, Any], begin: float) -> None:
         old = dict.fromkeys(host.read)
+        mailbox = self._locate("configmaps", self._site.name_pod(host.index))
         host.read = {}
         try:
             async with self._writes:
                 sheet = msgspec.json.encode({**document, "in": max(0.0, begin - self.read_clock())}).decode()
-                await self._http.merge(self._locate_mailbox(host), {"data": {**old, READER: host.token, SHEET: sheet}})
+                await self._http.merge(mailbox, {"data": {**old, READER: host.token, SHEET: sheet}})
         except KubeError as error:
             self._close(host, f"its sheet cannot be written: {error}")
 
@@ -230,7 +232,7 @@ class _PodWorkers:
 
     async def _delete_pod(self, name: str) -> None:
         with suppress(KubeError):  # all are deleted at the end
-            await self._http.delete(f"/api/v1/namespaces/{self._site.namespace}/pods/{name}")
+            await self._http.delete(self._locate("pods", name))
 
     def _find_pod(self, host: _Host) -> PodObject | None:
         return self._pods.objects.get(f"{self._site.namespace}/{self._site.name_pod(host.index)}")
@@ -281,7 +283,7 @@ def _parse_lines(text: str) -> list[Mapping[str, Any]]:
 
 async def _delete_run(client: Client, namespace: str, name: str) -> None:
     """Delete all objects of a run. Raises KubeError."""
-    rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
-    paths = [f"/api/v1/namespaces/{namespace}/{plural}" for plural in _REMOVED]
-    for path in (*paths, *(f"{rights}/{plural}" for plural in _REMOVED_RIGHTS)):
-        await client.delete_all(path, f"{PROOF}={name}")
+    groups = {"/api/v1": _REMOVED, "/apis/rbac.authorization.k8s.io/v1": _REMOVED_RIGHTS}
+    for group, plurals in groups.items():
+        for plural in plurals:
+            await client.delete_all(join_path(f"{group}/namespaces", namespace, plural), f"{PROOF}={name}")
