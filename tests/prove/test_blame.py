@@ -103,6 +103,14 @@ def test_a_rail_that_is_low_everywhere_is_named_alone() -> None:
     assert name_culprits(blame) == [("rail", 1, (), None, None, ())]
 
 
+@pytest.mark.parametrize("dead", [0.0, 0.5])
+def test_the_one_of_two_leaves_that_is_low_is_named_and_not_its_rail(dead: float) -> None:
+    topology = build(16, 8, 2)
+    leaf = topology.leaf_of[1]
+    blame = prove(topology, lambda a, b, _: dead if leaf in {topology.leaf_of[a], topology.leaf_of[b]} else 0.97)
+    assert name_culprits(blame) == [("leaf", 1, (leaf,), None, None, ())]
+
+
 def test_all_rails_low_are_the_fabric() -> None:
     assert name_culprits(prove(build(32, 8, 2), lambda *_: 0.8)) == [("fabric", None, (), None, None, ())]
 

@@ -68,15 +68,21 @@ def investigate(topology: FabricTopology, results: Results) -> Generator[Request
 
 
 def _find_rails(topology: FabricTopology, samples: Samples) -> list[Culprit]:
-    """Return the rails whose median is low; where all are and most ports are, the fabric."""
+    """Return the rails that are low, most of their leaves too; where all rails are and most ports are, the fabric."""
     medians = [near if near is not None else far for near, far in samples.medians]
     low = {rail: value for rail, value in enumerate(medians) if value is not None and value < FAIL_BELOW}
     measured = sum(value is not None for value in medians)
     if len(low) < measured or measured == 1 == topology.rails:
-        return [Culprit("rail", 1 - value, rail=rail) for rail, value in low.items()]
+        return [Culprit("rail", 1 - value, rail=rail) for rail, value in low.items() if _are_leaves_low(samples, rail)]
     if low and _compute_low_share(samples, range(len(topology.leaf_of))) >= _MOST_OF:
         return [Culprit("fabric", 1 - median(low.values()))]
     return []
+
+
+def _are_leaves_low(samples: Samples, rail: int) -> bool:
+    """Tell whether most leaves are low within themselves: one of two that is dead makes the rail's median low too."""
+    medians = samples.leaf_medians[rail]
+    return sum(value < FAIL_BELOW for value in medians) >= _MOST_OF * len(medians)
 
 
 def _find_leaves(topology: FabricTopology, samples: Samples, rails: set[int | None]) -> list[Culprit]:

@@ -33,6 +33,8 @@ class Samples(NamedTuple):
     """Sum of the values of each port."""
     medians: tuple[tuple[float | None, float | None], ...]
     """Median near value and far value of each rail."""
+    leaf_medians: tuple[tuple[float, ...], ...]
+    """Median near value of each leaf that has one, by rail."""
     spread: float
     """Standard deviation of a sound value, estimated from its median absolute deviation."""
 
@@ -43,6 +45,7 @@ def count_samples(topology: FabricTopology, results: Iterable[tuple[Round, Value
     near, near_low, far, far_low = (array("H", bytes(2 * size)) for _ in range(4))
     sums = array("d", bytes(8 * size))
     values_of: list[tuple[list[float], list[float]]] = [([], []) for _ in range(topology.rails)]
+    near_of: list[dict[int, list[float]]] = [{} for _ in range(topology.rails)]
     leaf_of, rails = topology.leaf_of, topology.rails
     for tests, values in results:
         if tests.source_ports or tests.kind == "matrix":
@@ -60,10 +63,13 @@ def count_samples(topology: FabricTopology, results: Iterable[tuple[Round, Value
                 lows[a] += 1
                 lows[b] += 1
             values_of[a % rails][0 if is_near else 1].append(value)
+            if is_near:
+                near_of[a % rails].setdefault(leaf_of[a], []).append(value)
     medians = tuple(
         (_compute_median(near_values), _compute_median(far_values)) for near_values, far_values in values_of
     )
-    return Samples(near, near_low, far, far_low, sums, medians, _estimate_spread(values_of, medians))
+    leaf_medians = tuple(tuple(median(values) for values in by_leaf.values()) for by_leaf in near_of)
+    return Samples(near, near_low, far, far_low, sums, medians, leaf_medians, _estimate_spread(values_of, medians))
 
 
 def _compute_median(values: list[float]) -> float | None:
