@@ -14,46 +14,25 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple
 
 from trackbed.fabric.plan.plan import Plan
-from trackbed.prove import pod_ends
 from trackbed.prove.blame import Blame, investigate
-from trackbed.prove.culprits import Culprit
-from trackbed.prove.facts import CounterChange, PortFacts, build_step, compare_counters, parse_facts
-from trackbed.prove.findings import PathFinding
+from trackbed.prove.facts import CounterChange, compare_counters
 from trackbed.prove.links import UNTRACED, Trace
 from trackbed.prove.paths import build_path, list_ends
+from trackbed.prove.ports import find_pod_ends, judge_gids, read_facts
 from trackbed.prove.results import PathResult, PlannedTest, judge_readings
 from trackbed.prove.rounds import PLANNERS, Round
 from trackbed.prove.rungs import GID, PATH_RUNGS
-from trackbed.prove.rungs.rung import PathEnd, ProbedPath, Rung, RungReading, Step, explain_missing
-from trackbed.prove.sheets import Answers, Sheet, SheetRound, build_sheet
+from trackbed.prove.rungs.rung import PathEnd, ProbedPath, Rung, RungReading, explain_missing
+from trackbed.prove.sheets import Answers, Sheet, build_sheet
+from trackbed.prove.state import ProofState, RungCulprit, Stop
 from trackbed.prove.topology import FabricTopology, build_topology, read_uplinks
 
 MOST_ROUNDS = 16
 """Rounds of a sheet at most: sheet and answers of a node have to fit into a ConfigMap (1 MiB), also on 8 rails."""
-FACTS_SECONDS = 1.0
-"""Length of the round in which nodes read their files."""
-_GID_LOOK = "run `trackbed doctor --nodes {}`: its address, or its RDMA device, is not as planned"
-
-
-class RungCulprit(NamedTuple):
-    """What a rung blames, and why, where the rung itself knows it."""
-
-    rung: str
-    culprit: Culprit
-    reason: str = ""
-    look: str = ""
-
-
-class Stop(NamedTuple):
-    """Why a test is not run; `node` is the node that the reason is about, where it is one."""
-
-    reason: str
-    node: str = ""
 
 
 class Proof(NamedTuple):
@@ -71,29 +50,6 @@ class Proof(NamedTuple):
     """Rounds that suspects added."""
 
 
-@dataclass
-class _Run:
-    """What a proof knows so far."""
-
-    plan: Plan
-    topology: FabricTopology
-    ends: dict[int, PathEnd]
-    rounds: list[Round] = field(default_factory=list)
-    facts: dict[int, PortFacts] = field(default_factory=dict)
-    failures: Mapping[str, str] = field(default_factory=dict)
-    stops: dict[PlannedTest, Stop] = field(default_factory=dict)
-    """Tests that a lower rung has stopped."""
-    port_stops: dict[int, Stop] = field(default_factory=dict)
-    """Ports without tests of RDMA."""
-    absent: dict[int, PathFinding] = field(default_factory=dict)
-    """Ports without any test, since their pod has no such rail, or did not say which it has."""
-    results: list[PathResult] = field(default_factory=list)
-    culprits: list[RungCulprit] = field(default_factory=list)
-    undecided: list[tuple[str, int]] = field(default_factory=list)
-    repeats: int = 0
-    in_pods: bool = False
-
-
 def prove(plan: Plan, mode: str, rungs: Sequence[str], *, in_pods: bool = False) -> Generator[Sheet, Answers, Proof]:
     """Prove the nodes of a plan by the rounds of a mode, on these rungs of the ladder, lowest first.
 
@@ -104,19 +60,19 @@ def prove(plan: Plan, mode: str, rungs: Sequence[str], *, in_pods: bool = False)
     if not plan.common.has_addresses:
         raise ValueError("the Fabric plans no addresses (scheme none), so that no test has a source and a target")
     topology = build_topology(plan)
-    run = _Run(plan, topology, list_ends(plan, topology), in_pods=in_pods)
+    run = ProofState(plan, topology, list_ends(plan, topology), in_pods=in_pods)
     if in_pods:
-        yield from _find_pod_ends(run)
-    run.facts = yield from _read_facts(run)
+        yield from find_pod_ends(run)
+    run.facts = yield from read_facts(run)
     rates = [facts.rate_gbps for facts in run.facts.values() if facts.rate_gbps]
     run.topology = build_topology(plan, read_uplinks(plan, median(rates) if rates else None))
     run.rounds = list(PLANNERS[mode](run.topology))
     for name in rungs:
         if name == GID:
-            _judge_gids(run)
+            judge_gids(run)
         else:
             yield from _climb(run, PATH_RUNGS[name])
-    after = yield from _read_facts(run)
+    after = yield from read_facts(run)
     changes = {
         port: compare_counters(facts.counters, after[port].counters)
         for port, facts in run.facts.items()
@@ -133,78 +89,7 @@ def prove(plan: Plan, mode: str, rungs: Sequence[str], *, in_pods: bool = False)
     )
 
 
-def _find_pod_ends(run: _Run) -> Generator[Sheet, Answers, None]:
-    """Replace the planned ends by those that pods have."""
-    nodes, rails = run.topology.nodes, run.topology.rails
-    steps = {node: [(2 * index, pod_ends.STEP)] for index, node in enumerate(nodes)}
-    answers = yield Sheet("pods", (SheetRound(FACTS_SECONDS, steps),))
-    run.failures = answers.failures
-    for index, node in enumerate(nodes):
-        ends = pod_ends.find_ends(run.plan.common, node, answers.outputs.get(2 * index))
-        for port in run.ends.keys() & set(range(index * rails, (index + 1) * rails)):
-            rail = run.ends[port].rail
-            if rail in ends:
-                run.ends[port] = ends[rail]
-            elif 2 * index in answers.outputs:
-                run.absent[port] = PathFinding(
-                    "fail", "rdma", None, pod_ends.explain_absence(run.plan.common.rails[rail])
-                )
-            else:
-                run.absent[port] = PathFinding("not-tested", "rdma", None, _explain_loss(run, node))
-
-
-def _read_facts(run: _Run) -> Generator[Sheet, Answers, dict[int, PortFacts]]:
-    """Read the files of every port whose node answers."""
-    steps: dict[str, list[tuple[int, Step]]] = {}
-    for port, end in run.ends.items():
-        if end.node not in run.failures and port not in run.absent:
-            steps.setdefault(end.node, []).append((2 * port, build_step(end)))
-    answers = yield Sheet("files", (SheetRound(FACTS_SECONDS, steps),))
-    run.failures = answers.failures
-    link_type, planned = run.plan.common.link_type, run.plan.rate_gbps
-    facts = {
-        port: parse_facts(answers.outputs[2 * port], end, link_type)
-        for port, end in run.ends.items()
-        if 2 * port in answers.outputs
-    }
-    return {port: read._replace(rate_gbps=planned or read.rate_gbps) for port, read in facts.items()}
-
-
-def _judge_gids(run: _Run) -> None:
-    """Judge the GID of each port; a port without one has no test of RDMA."""
-    for port, end in run.ends.items():
-        facts = run.facts.get(port)
-        finding = _judge_gid(run, port, facts)
-        if facts and finding.verdict == "pass" and run.plan.common.link_type == "ethernet":
-            run.ends[port] = end._replace(gid_index=facts.gid.gid_index)
-        if finding.verdict == "fail":
-            node, rail = divmod(port, run.topology.rails)
-            look = pod_ends.LOOK if run.in_pods else _GID_LOOK.format(end.node)
-            culprit = Culprit("port", 1.0, rail=rail, nodes=(node,))
-            run.culprits.append(RungCulprit(GID, culprit, finding.reason, look))
-        if finding.verdict != "pass":
-            run.port_stops[port] = Stop(finding.reason, end.node)
-        run.results.append(PathResult(GID, PlannedTest(0, "port", port, port), finding, node=end.node))
-
-
-def _judge_gid(run: _Run, port: int, facts: PortFacts | None) -> PathFinding:
-    end = run.ends[port]
-    if port in run.absent:
-        return run.absent[port]
-    if facts is None:
-        return PathFinding("not-tested", "rdma", None, _explain_loss(run, end.node))
-    if end.rdma == pod_ends.NO_DEVICE:
-        return PathFinding("fail", "rdma", None, f"no RDMA device in its pod has a GID of {end.address}")
-    if facts.gid.gid_index is None:
-        return PathFinding("unknown" if facts.gid.is_unknown else "fail", "rdma", None, facts.gid.reason)
-    return PathFinding("pass", "rdma", None)
-
-
-def _explain_loss(run: _Run, node: str) -> str:
-    return run.failures.get(node, "it was lost in this round, and in its repeat")
-
-
-def _climb(run: _Run, rung: Rung) -> Generator[Sheet, Answers, None]:
+def _climb(run: ProofState, rung: Rung) -> Generator[Sheet, Answers, None]:
     """Test all rounds on a rung, and find its culprits with the repeats that they need."""
     rounds = [_fit_round(tests, rung) for tests in run.rounds]
     by_round = [list(_list_tests(run, tests, number)) for number, tests in enumerate(rounds, start=1)]
@@ -230,7 +115,7 @@ def _fit_round(tests: Round, rung: Rung) -> Round:
     return tests if rung.scale == "rate" else tests._replace(source_ports=array("i"))
 
 
-def _list_tests(run: _Run, tests: Round, number: int) -> Iterator[PlannedTest]:
+def _list_tests(run: ProofState, tests: Round, number: int) -> Iterator[PlannedTest]:
     source_ports = tests.source_ports or [None] * len(tests.a)
     rails, is_split = run.topology.rails, run.plan.common.cross_rail == "isolated"
     for a, b, source_port in zip(tests.a, tests.b, source_ports, strict=True):
@@ -244,7 +129,7 @@ def _get_value(result: PathResult) -> float:
 
 
 def _measure(
-    run: _Run, rung: Rung, title: str, tests: Sequence[PlannedTest]
+    run: ProofState, rung: Rung, title: str, tests: Sequence[PlannedTest]
 ) -> Generator[Sheet, Answers, list[RungReading]]:
     """Return the reading of each test; a test that a lower rung or a lost node stops is not run."""
     stops = [_find_stop(run, rung, test) for test in tests]
@@ -267,18 +152,18 @@ def _measure(
     ]
 
 
-def _build_path(run: _Run, test: PlannedTest) -> ProbedPath:
+def _build_path(run: ProofState, test: PlannedTest) -> ProbedPath:
     rates = [run.facts[port].rate_gbps for port in (test.a, test.b) if port in run.facts]
     rate_gbps = min((rate for rate in rates if rate), default=None)
     return build_path(run.plan.common, run.ends[test.a], run.ends[test.b], test.source_port, rate_gbps)
 
 
-def _find_stop(run: _Run, rung: Rung, test: PlannedTest) -> Stop:
+def _find_stop(run: ProofState, rung: Rung, test: PlannedTest) -> Stop:
     """Return why a test cannot be run; the reason is empty if it can."""
     for port in (test.a, test.b):
         node, facts = run.ends[port].node, run.facts.get(port)
         if node in run.failures:
-            return Stop(_explain_loss(run, node), node)
+            return Stop(run.explain_loss(node), node)
         if port in run.absent:
             return Stop(run.absent[port].reason, node)
         if rung.transport == "rdma" and port in run.port_stops:
@@ -288,14 +173,16 @@ def _find_stop(run: _Run, rung: Rung, test: PlannedTest) -> Stop:
     return run.stops.get(test._replace(source_port=None), Stop(""))
 
 
-def _read(run: _Run, rung: Rung, path: ProbedPath, outputs: Mapping[int, object], first: int) -> RungReading:
+def _read(run: ProofState, rung: Rung, path: ProbedPath, outputs: Mapping[int, object], first: int) -> RungReading:
     for end, step in ((path.a, first), (path.b, first + 1)):
         if step not in outputs:
-            return RungReading("not-tested", reason=_explain_loss(run, end.node), node=end.node)
+            return RungReading("not-tested", reason=run.explain_loss(end.node), node=end.node)
     return rung.read(path, outputs[first], outputs[first + 1])
 
 
-def _blame(run: _Run, rung: Rung, results: Sequence[tuple[Round, Sequence[float]]]) -> Generator[Sheet, Answers, Blame]:
+def _blame(
+    run: ProofState, rung: Rung, results: Sequence[tuple[Round, Sequence[float]]]
+) -> Generator[Sheet, Answers, Blame]:
     """Run blame's requests; the path of a flow is not traced, so that spines stay unknown."""
     investigation = investigate(run.topology, results)
     values: Sequence[float] | None = None

@@ -11,9 +11,10 @@ from typing import Literal, NamedTuple
 
 from trackbed.prove.culprits import ADVICE, Culprit, locate
 from trackbed.prove.findings import ProofVerdict, Transport, count_verdicts
-from trackbed.prove.proof import Proof, RungCulprit
+from trackbed.prove.proof import Proof
 from trackbed.prove.results import PathResult
 from trackbed.prove.rungs import GID, LADDER
+from trackbed.prove.state import RungCulprit
 from trackbed.prove.topology import FabricTopology
 
 _SHOWN_COUNTERS = 4
