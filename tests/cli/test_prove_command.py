@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 
 from tests.prove.hosts import Hosts, build_plan
 from trackbed.cli.main import cli
-from trackbed.cli.prove import command, print_report
+from trackbed.cli.prove import command
+from trackbed.cli.prove_report import print_report, write_page
 from trackbed.prove.report import build_report
 from trackbed.prove.rounds import PLANNERS
 from trackbed.prove.rungs import LADDER
@@ -78,7 +79,8 @@ def test_the_table_has_culprits_first_then_counts_then_what_was_not_tested(capsy
         small_mtu=[(f"n{number}", 0) for number in range(1, 5)],
         unreachable={"n12": "ssh does not reach it (No route to host)"},
     )
-    print_report(build_report(hosts.prove(rungs=("ping", "gid"))), "table", [])
+    proof = hosts.prove(rungs=("ping", "gid"))
+    print_report(proof, build_report(proof), "table", [])
     lines = capsys.readouterr().out.splitlines()
     starts = [
         "Look at this first:",
@@ -94,3 +96,17 @@ def test_the_table_has_culprits_first_then_counts_then_what_was_not_tested(capsy
         "  8 not-tested (ping, gid): n12: ssh does not reach it (No route to host)",
     ]
     assert lines[-1].startswith("broken: 60 tests planned: ")
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    done = run("--nodes", "all", "--report", str(tmp_path / "missing" / "proof.html"))
+    assert (done.exit_code, "name a place for the page with --report" in done.output) == (2, True)
+
+
+def test_the_page_is_written_and_names_the_culprit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    proof = Hosts(build_plan(12), gbps={("n3", 1): 200}).prove()
+    write_page(tmp_path / "proof.html", proof, build_report(proof), "east", "screen over SSH")
+    page = (tmp_path / "proof.html").read_text()
+    assert "<title>Proof of east: broken: " in page
+    assert "<h3>rail 1 of n3 " in page
+    assert capsys.readouterr().err == f"report: {tmp_path}/proof.html\n"

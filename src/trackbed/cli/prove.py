@@ -4,32 +4,25 @@ from __future__ import annotations
 
 from inspect import GEN_CREATED, getgeneratorstate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from trackbed.cli.completion import complete_nodes
 from trackbed.cli.options import check_name, emit_json, output_option, plan_option, read_plan, refuse
 from trackbed.cli.prove_pods import PodOptions, pod_options, read_plan_for_pods, run_in_pods
-from trackbed.cli.terminal import escape_line, print_styled
+from trackbed.cli.prove_report import check_page, print_report, write_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
     from trackbed.fabric.plan.plan import Plan
-    from trackbed.prove.findings import ProofVerdict
     from trackbed.prove.proof import Proof
-    from trackbed.prove.report import CounterReport, ProofReport, RungReport, Untested
     from trackbed.prove.sheets import Answers, Sheet
 
     Advance = Callable[[Mapping[int, Any], Mapping[str, str]], Sheet | None]
 
 _MODES = ("screen", "cover", "full", "matrix")
-_VERDICTS: tuple[ProofVerdict, ...] = ("pass", "warn", "fail", "unknown", "not-tested")
-_COLUMNS = ("rung", "over", "planned", *_VERDICTS, "median")
-_COLOURS = {0: "green", 1: "red", 3: "cyan"}
-_SHOWN = 20
-"""Lines of a list in a table; -o json has all."""
 
 
 @click.command("prove")
@@ -62,8 +55,15 @@ _SHOWN = 20
     metavar="FILE",
     help="Instead of your own ~/.ssh/config (ssh -F).",
 )
+@click.option(
+    "--report",
+    "page",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also write one HTML page: heat maps by leaf and node, and why something is blamed.",
+)
 @pod_options
-@output_option("table", "json")
+@output_option("table", "json", "junit")
 def command(
     fabric_file: str,
     node_set: str,
@@ -72,6 +72,7 @@ def command(
     budget: bool,
     user: str | None,
     ssh_config: Path | None,
+    page: Path | None,
     output_format: str,
     **pod_values: Any,  # noqa: ANN401 - the options of prove_pods
 ) -> None:
@@ -89,10 +90,12 @@ def command(
       trackbed prove -f fabric.yaml --nodes 'gpu[001-128]' --budget
       trackbed prove -f fabric.yaml --nodes 'gpu[001-128]'
       trackbed prove -f fabric.yaml --nodes all --mode cover -o json
+      trackbed prove -f fabric.yaml --nodes all --report proof.html -o junit >proof.xml
       trackbed prove -f fabric.yaml --nodes all --rungs ping,gid
       trackbed prove -f fabric.yaml --nodes all --pods --image IMAGE
     """
     pods = PodOptions(**pod_values)
+    check_page(page)
     pods.check(has_ssh_options=bool(user or ssh_config), needs_image=not budget)
     whole, requirements = read_plan_for_pods(fabric_file, pods) if pods.pods else (read_plan(fabric_file), None)
     plan, chosen = _select_plan(whole, node_set), _parse_rungs(rungs)
@@ -102,6 +105,7 @@ def command(
         return
 
     from trackbed.prove.proof import prove
+    from trackbed.prove.report import build_report
 
     def run(advance: Advance, report: Callable[[str], None]) -> None:
         if requirements is None:
@@ -109,7 +113,12 @@ def command(
         else:
             run_in_pods(plan, requirements, pods, _compute_most_seconds(plan, mode, chosen), advance, report)
 
-    _run_proof(prove(plan, mode, chosen, in_pods=pods.pods), run, output_format)
+    proof, events = _run_proof(prove(plan, mode, chosen, in_pods=pods.pods), run)
+    report = build_report(proof)
+    if page:
+        write_page(page, proof, report, plan.common.fabric, f"{mode} {'in pods' if pods.pods else 'over SSH'}")
+    print_report(proof, report, output_format, events)
+    raise SystemExit(report.status)
 
 
 def _run_over_ssh(
@@ -184,13 +193,10 @@ def _print_budget(plan: Plan, mode: str, rungs: Sequence[str], output_format: st
 
 
 def _run_proof(
-    proof: Generator[Sheet, Answers, Proof],
-    run: Callable[[Advance, Callable[[str], None]], None],
-    output_format: str,
-) -> NoReturn:
-    """Run the sheets of a proof, print its report, and exit with its status."""
+    proof: Generator[Sheet, Answers, Proof], run: Callable[[Advance, Callable[[str], None]], None]
+) -> tuple[Proof, list[str]]:
+    """Run the sheets of a proof; return it with the lines of its progress."""
     from trackbed.cli.terminal import print_line
-    from trackbed.prove.report import build_report
     from trackbed.prove.sheets import Answers
 
     proofs: list[Proof] = []
@@ -208,62 +214,4 @@ def _run_proof(
         print_line(text, err=True)
 
     run(advance, report_event)
-    report = build_report(proofs[0])
-    print_report(report, output_format, events)
-    raise SystemExit(report.status)
-
-
-def print_report(report: ProofReport, output_format: str, events: Sequence[str]) -> None:
-    """Print the report of a proof as a table, or as JSON with the lines of progress."""
-    if output_format == "json":
-        from trackbed.fabric.documents import to_camel, to_document
-
-        emit_json(to_document(report, to_camel) | {"events": events})
-        return
-    from trackbed.cli.tables import print_table
-
-    if report.culprits:
-        print_styled(click.style("Look at this first:", bold=True))
-    for culprit in report.culprits:
-        where = click.style(escape_line(culprit.where), fg="red", bold=True)
-        print_styled(f"  {where}  ({culprit.rung}, {culprit.transport.upper()})")
-        click.echo(f"      saw: {escape_line(culprit.evidence)}\n      look: {escape_line(culprit.look)}")
-    _print_list(
-        "Failed or low, and no part explains it:",
-        [f"{entry.verdict}  {entry.rung}  {entry.where}: {entry.reason}" for entry in report.unexplained],
-    )
-    print_table(_COLUMNS, [_build_row(rung) for rung in report.rungs])
-    _print_list(
-        "Not tested, or not to be judged:",
-        [_describe_untested(group) for group in report.untested],
-    )
-    _print_list("Suspect, and not decided by its repeats:", report.undecided)
-    _print_list("Counters that rose:", [_describe_counter(counter) for counter in report.counters])
-    print_styled(click.style(escape_line(report.summary), fg=_COLOURS[report.status], bold=True))
-
-
-def _build_row(rung: RungReport) -> tuple[str, ...]:
-    counts = (str(rung.verdicts[verdict]) for verdict in _VERDICTS)
-    median = "-" if rung.median is None else f"{rung.median:.3g} {rung.unit}".strip()
-    return (rung.rung, rung.transport.upper(), str(rung.planned), *counts, median)
-
-
-def _print_list(title: str, lines: Sequence[str]) -> None:
-    if lines:
-        print_styled(click.style(title, bold=True))
-    for line in lines[:_SHOWN]:
-        click.echo(f"  {escape_line(line)}")
-    if len(lines) > _SHOWN:
-        click.echo(f"  and {len(lines) - _SHOWN} more; -o json has all")
-
-
-def _describe_untested(group: Untested) -> str:
-    from trackbed.fabric.host_ranges import fold_hosts
-
-    where = f"{fold_hosts(group.nodes)}: " if group.nodes else ""
-    return f"{group.tests} {group.verdict} ({', '.join(group.rungs)}): {where}{group.reason}"
-
-
-def _describe_counter(counter: CounterReport) -> str:
-    change = "started anew" if counter.delta is None else f"+{counter.delta}"
-    return f"{counter.node} rail {counter.rail}: {counter.name} {change} ({counter.kind})"
+    return proofs[0], events

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
+from trackbed.fabric.host_ranges import fold_hosts
 from trackbed.prove.culprits import ADVICE, Culprit, locate
 from trackbed.prove.findings import ProofVerdict, Transport, count_verdicts
 from trackbed.prove.proof import Proof
@@ -115,6 +116,29 @@ def build_report(proof: Proof) -> ProofReport:
         ),
         proof.repeats,
     )
+
+
+def list_details(report: ProofReport) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return titles and lines of what is neither a culprit nor a count; first what failed without a culprit."""
+    return (
+        (
+            "Failed or low, and no part explains it:",
+            tuple(f"{entry.verdict}  {entry.rung}  {entry.where}: {entry.reason}" for entry in report.unexplained),
+        ),
+        ("Not tested, or not to be judged:", tuple(map(_describe_untested, report.untested))),
+        ("Suspect, and not decided by its repeats:", report.undecided),
+        ("Counters that rose:", tuple(map(_describe_counter, report.counters))),
+    )
+
+
+def _describe_untested(group: Untested) -> str:
+    where = f"{fold_hosts(group.nodes)}: " if group.nodes else ""
+    return f"{group.tests} {group.verdict} ({', '.join(group.rungs)}): {where}{group.reason}"
+
+
+def _describe_counter(counter: CounterReport) -> str:
+    change = "started anew" if counter.delta is None else f"+{counter.delta}"
+    return f"{counter.node} rail {counter.rail}: {counter.name} {change} ({counter.kind})"
 
 
 def _judge_all(culprits: tuple[CulpritReport, ...], rungs: tuple[RungReport, ...]) -> tuple[int, str]:

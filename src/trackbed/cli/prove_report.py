@@ -1,0 +1,94 @@
+"""The report of a proof: as a table, as JSON, as JUnit XML, and as a page."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from trackbed.cli.options import emit_json, refuse
+from trackbed.cli.terminal import emit_document, escape_line, print_styled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from trackbed.prove.findings import ProofVerdict
+    from trackbed.prove.proof import Proof
+    from trackbed.prove.report import ProofReport, RungReport
+
+_VERDICTS: tuple[ProofVerdict, ...] = ("pass", "warn", "fail", "unknown", "not-tested")
+_COLUMNS = ("rung", "over", "planned", *_VERDICTS, "median")
+_COLOURS = {0: "green", 1: "red", 3: "cyan"}
+_SHOWN = 20
+"""Lines of a list in a table; -o json has all."""
+
+
+def check_page(page: Path | None) -> None:
+    """Exit with status 2 if a page cannot be written, before hours of measuring."""
+    if page and not os.access(page if page.exists() else page.absolute().parent, os.W_OK):
+        refuse(f"cannot write {page.absolute()}; name a place for the page with --report")
+
+
+def write_page(page: Path, proof: Proof, report: ProofReport, fabric: str, how: str) -> None:
+    """Write the page of a proof that has just ended. Exit with status 2 if the file cannot be written."""
+    from trackbed.prove.page.html import render_html
+    from trackbed.prove.page.page import build_page
+
+    ended = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    subtitle = f"{len(proof.topology.nodes)} nodes, {len(proof.ends)} ports, {how}, {ended}"
+    content = render_html(build_page(proof, report, f"Proof of {fabric}", subtitle))
+    try:
+        page.write_text(content, encoding="utf-8", errors="replace")
+    except OSError as error:
+        refuse(f"cannot write {page.absolute()}: {error.strerror}")
+    click.echo(f"report: {page.absolute()}", err=True)
+
+
+def print_report(proof: Proof, report: ProofReport, output_format: str, events: Sequence[str]) -> None:
+    """Print the report of a proof as a table, as JSON with the lines of progress, or as JUnit XML."""
+    if output_format == "json":
+        from trackbed.fabric.documents import to_camel, to_document
+
+        emit_json(to_document(report, to_camel) | {"events": events})
+    elif output_format == "junit":
+        from trackbed.prove.junit import render_proof
+
+        emit_document(render_proof(proof, report))
+    else:
+        _print_table(report)
+
+
+def _print_table(report: ProofReport) -> None:
+    from trackbed.cli.tables import print_table
+    from trackbed.prove.report import list_details
+
+    if report.culprits:
+        print_styled(click.style("Look at this first:", bold=True))
+    for culprit in report.culprits:
+        where = click.style(escape_line(culprit.where), fg="red", bold=True)
+        print_styled(f"  {where}  ({culprit.rung}, {culprit.transport.upper()})")
+        click.echo(f"      saw: {escape_line(culprit.evidence)}\n      look: {escape_line(culprit.look)}")
+    below, *others = list_details(report)
+    _print_list(*below)
+    print_table(_COLUMNS, [_build_row(rung) for rung in report.rungs])
+    for title, lines in others:
+        _print_list(title, lines)
+    print_styled(click.style(escape_line(report.summary), fg=_COLOURS[report.status], bold=True))
+
+
+def _build_row(rung: RungReport) -> tuple[str, ...]:
+    counts = (str(rung.verdicts[verdict]) for verdict in _VERDICTS)
+    median = "-" if rung.median is None else f"{rung.median:.3g} {rung.unit}".strip()
+    return (rung.rung, rung.transport.upper(), str(rung.planned), *counts, median)
+
+
+def _print_list(title: str, lines: Sequence[str]) -> None:
+    if lines:
+        print_styled(click.style(title, bold=True))
+    for line in lines[:_SHOWN]:
+        click.echo(f"  {escape_line(line)}")
+    if len(lines) > _SHOWN:
+        click.echo(f"  and {len(lines) - _SHOWN} more; -o json has all")
