@@ -87,7 +87,7 @@ def _build_row(rung: RungReport) -> tuple[str, ...]:
 
 def _print_list(title: str, lines: Sequence[str]) -> None:
     if lines:
-        print_styled(click.style(title, bold=True))
+        print_styled(click.style(f"{title}:", bold=True))
     for line in lines[:_SHOWN]:
         click.echo(f"  {escape_line(line)}")
     if len(lines) > _SHOWN:

@@ -122,12 +122,12 @@ def list_details(report: ProofReport) -> tuple[tuple[str, tuple[str, ...]], ...]
     """Return titles and lines of what is neither a culprit nor a count; first what failed without a culprit."""
     return (
         (
-            "Failed or low, and no part explains it:",
+            "Failed or low, and no part explains it",
             tuple(f"{entry.verdict}  {entry.rung}  {entry.where}: {entry.reason}" for entry in report.unexplained),
         ),
-        ("Not tested, or not to be judged:", tuple(map(_describe_untested, report.untested))),
-        ("Suspect, and not decided by its repeats:", report.undecided),
-        ("Counters that rose:", tuple(map(_describe_counter, report.counters))),
+        ("Not tested, or not to be judged", tuple(map(_describe_untested, report.untested))),
+        ("Suspect, and not decided by its repeats", report.undecided),
+        ("Counters that rose", tuple(map(_describe_counter, report.counters))),
     )
 
 

@@ -2,17 +2,18 @@
 
 The tone of a port:
 
-    fail    it is blamed, or its median is under FAIL_BELOW on a rung
+    fail    it is blamed, or its median on the highest rung is under FAIL_BELOW
     open    it has no value on the highest rung that was asked for
     warn    its median on that rung is under WARN_BELOW
     ip      that rung is of IP, which says nothing of RDMA
     pass    none of these
+
+Tests with a blamed partner say nothing of a port, unless it has no others.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -20,6 +21,7 @@ from trackbed.prove.culprits import Culprit
 from trackbed.prove.findings import FAIL_BELOW, WARN_BELOW
 from trackbed.prove.proof import Proof
 from trackbed.prove.rungs import PATH_RUNGS
+from trackbed.prove.topology import FabricTopology
 
 Tone = Literal["fail", "open", "warn", "ip", "pass"]
 WORST_FIRST: tuple[Tone, ...] = ("fail", "open", "warn", "ip", "pass")
@@ -38,42 +40,49 @@ class Heat(NamedTuple):
     """Ports of it whose tone is open."""
 
 
-def list_heat_rungs(rungs: Iterable[str]) -> list[str]:
-    """Return the rungs whose values are fractions, lowest first: those that reach, and those with a rate."""
-    return [rung for rung in rungs if rung in PATH_RUNGS and PATH_RUNGS[rung].scale != "latency"]
+def find_heat_rung(rungs: Iterable[str]) -> str | None:
+    """Return the highest rung whose values are shares of a rate, or whether something arrives; None without one."""
+    return next(
+        (rung for rung in reversed([*rungs]) if rung in PATH_RUNGS and PATH_RUNGS[rung].scale != "latency"), None
+    )
 
 
-def compute_heat(proof: Proof, rungs: Sequence[str]) -> dict[int, Heat]:
-    """Return the heat of each port, by its values on these rungs, lowest first. Raises ValueError without a rung."""
-    if not rungs:
-        raise ValueError("no rung with a fraction was asked for")
-    values: dict[int, dict[str, list[float]]] = defaultdict(dict)
+def compute_heat(proof: Proof, rung: str) -> dict[int, Heat]:
+    """Return the heat of each port, by its values on a rung."""
+    blamed = {port for entry in proof.culprits for port in _iter_ports(entry.culprit, proof.topology)}
+    values: dict[int, tuple[list[float], list[float]]] = {port: ([], []) for port in proof.ends}
     for result in proof.results:
-        fraction = result.finding.fraction
-        if fraction is not None and result.rung in rungs and not result.test.is_isolated:
-            for port in {result.test.a, result.test.b}:
-                values[port].setdefault(result.rung, []).append(fraction)
-    blamed = {port for entry in proof.culprits for port in _list_ports(entry.culprit, proof)}
-    return {port: _judge(values.get(port, {}), rungs[-1], is_blamed=port in blamed) for port in proof.ends}
+        fraction, test = result.finding.fraction, result.test
+        if fraction is not None and result.rung == rung and not test.is_isolated:
+            for port, partner in ((test.a, test.b), (test.b, test.a)):
+                values[port][partner in blamed].append(fraction)
+    return {port: _judge(*values[port], rung, is_blamed=port in blamed) for port in proof.ends}
 
 
-def _list_ports(culprit: Culprit, proof: Proof) -> Iterable[int]:
-    """Return the ports that a culprit names: its rail, or all rails, of its nodes."""
-    rails = proof.topology.rails
-    for node in culprit.nodes:
-        yield from range(node * rails, (node + 1) * rails) if culprit.rail is None else (node * rails + culprit.rail,)
+def _iter_ports(culprit: Culprit, topology: FabricTopology) -> Iterator[int]:
+    """Yield the ports that a culprit consists of; paths, uplinks, spines and the fabric between leaves have none."""
+    rails = topology.rails
+    if culprit.kind in {"port", "node", "unit"}:
+        for node in culprit.nodes:
+            yield from (
+                range(node * rails, (node + 1) * rails) if culprit.rail is None else (node * rails + culprit.rail,)
+            )
+    elif culprit.kind in {"rail", "leaf"}:
+        for leaf in topology.ports[culprit.rail or 0]:
+            if not culprit.leaves or topology.leaf_of[leaf[0]] in culprit.leaves:
+                yield from leaf
 
 
-def _judge(values: Mapping[str, Sequence[float]], top: str, *, is_blamed: bool) -> Heat:
-    medians = {rung: median(fractions) for rung, fractions in values.items()}
-    fraction = medians.get(top)
-    if is_blamed or any(value < FAIL_BELOW for value in medians.values()):
+def _judge(with_sound: Sequence[float], with_blamed: Sequence[float], rung: str, *, is_blamed: bool) -> Heat:
+    fractions = with_sound or with_blamed
+    fraction = median(fractions) if fractions else None
+    if is_blamed or (fraction is not None and fraction < FAIL_BELOW):
         return Heat("fail", fraction, failed=1)
     if fraction is None:
         return Heat("open", None, open=1)
     if fraction < WARN_BELOW:
         return Heat("warn", fraction)
-    return Heat("ip" if PATH_RUNGS[top].transport == "ip" else "pass", fraction)
+    return Heat("ip" if PATH_RUNGS[rung].transport == "ip" else "pass", fraction)
 
 
 def merge_heat(heats: Sequence[Heat]) -> Heat:

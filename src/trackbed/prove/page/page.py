@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from trackbed.prove.page.heat import WORST_FIRST, Heat, Tone, compute_heat, list_heat_rungs, merge_heat
+from trackbed.prove.page.heat import WORST_FIRST, Heat, Tone, compute_heat, find_heat_rung, merge_heat
 from trackbed.prove.proof import Proof
 from trackbed.prove.report import ProofReport, list_details
 from trackbed.prove.topology import NO_LEAF
@@ -21,7 +21,7 @@ class HeatCell(NamedTuple):
     """A port, or a leaf."""
 
     tone: str
-    """That of its heat; `none` where there is no port."""
+    """That of its heat, with `some` for a leaf of which ports failed; `none` where there is no port."""
     label: str
     title: str
 
@@ -55,15 +55,15 @@ class ProofPage(NamedTuple):
 
 def build_page(proof: Proof, report: ProofReport, title: str, subtitle: str) -> ProofPage:
     """Return the page of a proof."""
-    rungs = list_heat_rungs(rung.rung for rung in report.rungs)
-    heat = compute_heat(proof, rungs) if rungs else {}
+    rung = find_heat_rung(rung.rung for rung in report.rungs)
+    heat = compute_heat(proof, rung) if rung else {}
     nodes = _choose_nodes(proof, heat)
     return ProofPage(
         title,
         subtitle,
         _STAMPS[report.status],
         report,
-        f"percent of the rate on {rungs[-1]}" if rungs else "nothing: no rung with traffic was run",
+        f"percent of the rate on {rung}",
         tuple(f"rail {rail}" for rail in range(proof.topology.rails)),
         tuple(_iter_units(proof, heat)) if heat else (),
         tuple(_build_node(proof, heat, node) for node in nodes) if heat else (),
@@ -106,7 +106,8 @@ def _build_leaf(proof: Proof, by_leaf: Mapping[int, Sequence[Heat]]) -> HeatCell
     names = ", ".join(proof.topology.leaves[leaf] for leaf in by_leaf if leaf != NO_LEAF)
     title = f"{names}: {merged.ports} ports, {merged.failed} failed, {merged.open} not tested"
     bad = f" ({merged.failed} bad)" if merged.failed else ""
-    return HeatCell(merged.tone, _format(merged) + bad, title)
+    tone = f"{merged.tone} some" if merged.failed else merged.tone
+    return HeatCell(tone, _format(merged) + bad, title)
 
 
 def _build_node(proof: Proof, heat: Mapping[int, Heat], node: int) -> HeatRow:
