@@ -110,3 +110,10 @@ def test_the_page_is_written_and_names_the_culprit(tmp_path: Path, capsys: pytes
     assert "<title>Proof of east: broken: " in page
     assert "<h3>rail 1 of n3 " in page
     assert capsys.readouterr().err == f"report: {tmp_path}/proof.html\n"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"baselines": 1}', '{"baselines": [{"median": "x"}]}'])
+def test_a_file_that_is_no_earlier_proof_is_refused_before_anything_runs(tmp_path: Path, text: str) -> None:
+    (tmp_path / "other.json").write_text(text)
+    done = run("--nodes", "all", "--against", str(tmp_path / "other.json"))
+    assert (done.exit_code, "name another file with --against" in done.output) == (2, True)

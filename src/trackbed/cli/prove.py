@@ -11,7 +11,7 @@ import click
 from trackbed.cli.completion import complete_nodes
 from trackbed.cli.options import check_name, emit_json, output_option, plan_option, read_plan, refuse
 from trackbed.cli.prove_pods import PodOptions, pod_options, read_plan_for_pods, run_in_pods
-from trackbed.cli.prove_report import check_page, print_report, write_page
+from trackbed.cli.prove_report import check_page, print_report, read_baselines, write_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -62,6 +62,12 @@ _MODES = ("screen", "cover", "full", "matrix")
     metavar="FILE",
     help="Also write one HTML page: heat maps by leaf and node, and why something is blamed.",
 )
+@click.option(
+    "--against",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="An earlier proof (-o json): what is slower since then is bad, by model of server and firmware.",
+)
 @pod_options
 @output_option("table", "json", "junit")
 def command(
@@ -73,6 +79,7 @@ def command(
     user: str | None,
     ssh_config: Path | None,
     page: Path | None,
+    against: Path | None,
     output_format: str,
     **pod_values: Any,  # noqa: ANN401 - the options of prove_pods
 ) -> None:
@@ -90,12 +97,14 @@ def command(
       trackbed prove -f fabric.yaml --nodes 'gpu[001-128]' --budget
       trackbed prove -f fabric.yaml --nodes 'gpu[001-128]'
       trackbed prove -f fabric.yaml --nodes all --mode cover -o json
+      trackbed prove -f fabric.yaml --nodes all --against last-week.json
       trackbed prove -f fabric.yaml --nodes all --report proof.html -o junit >proof.xml
       trackbed prove -f fabric.yaml --nodes all --rungs ping,gid
       trackbed prove -f fabric.yaml --nodes all --pods --image IMAGE
     """
     pods = PodOptions(**pod_values)
     check_page(page)
+    before = read_baselines(against) if against else None
     pods.check(has_ssh_options=bool(user or ssh_config), needs_image=not budget)
     whole, requirements = read_plan_for_pods(fabric_file, pods) if pods.pods else (read_plan(fabric_file), None)
     plan, chosen = _select_plan(whole, node_set), _parse_rungs(rungs)
@@ -114,7 +123,7 @@ def command(
             run_in_pods(plan, requirements, pods, _compute_most_seconds(plan, mode, chosen), advance, report)
 
     proof, events = _run_proof(prove(plan, mode, chosen, in_pods=pods.pods), run)
-    report = build_report(proof)
+    report = build_report(proof, before)
     if page:
         write_page(page, proof, report, plan.common.fabric, f"{mode} {'in pods' if pods.pods else 'over SSH'}")
     print_report(proof, report, output_format, events)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from trackbed.prove.baselines import ClassBaseline
     from trackbed.prove.findings import ProofVerdict
     from trackbed.prove.proof import Proof
     from trackbed.prove.report import ProofReport, RungReport
@@ -24,6 +26,18 @@ _COLUMNS = ("rung", "over", "planned", *_VERDICTS, "median")
 _COLOURS = {0: "green", 1: "red", 3: "cyan"}
 _SHOWN = 20
 """Lines of a list in a table; -o json has all."""
+
+
+def read_baselines(path: Path) -> list[ClassBaseline]:
+    """Return the baselines of an earlier proof. Exit with status 2 if the file is none."""
+    from trackbed.fabric.documents import DocumentError, parse_document, to_camel
+    from trackbed.prove.baselines import ClassBaseline
+
+    try:
+        document = json.loads(path.read_bytes())
+        return parse_document(document["baselines"], list[ClassBaseline], to_camel)
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, DocumentError) as error:
+        refuse(f"{path}: it is no proof of `trackbed prove -o json` ({error}); name another file with --against")
 
 
 def check_page(page: Path | None) -> None:

@@ -35,6 +35,8 @@ _LANE_RATE = re.compile(r"^([\d.]+) GT/s")
 _RDMA_RATE = re.compile(r"^([\d.]+) Gb/sec")
 _ENCODED_GTS, _NEW_CODE, _OLD_CODE = 8.0, 128 / 130, 0.8
 """From 8 GT/s on, PCIe sends 128 bits of data in 130; before, 8 in 10 (PCI Express Base Specification)."""
+_MODEL = "/sys/class/dmi/id/product_name"
+_LONGEST_NAME = 64
 _WRAP = 1 << 32
 """Counters of mlx5 that its firmware keeps have 32 bits."""
 
@@ -47,6 +49,10 @@ class PortFacts(NamedTuple):
     pcie_gbps: float | None
     counters: Mapping[str, int]
     missing_programs: frozenset[str] = frozenset()
+    server: str = ""
+    """Model of the server, as its firmware tells it."""
+    firmware: str = ""
+    """Board and version of the NIC's firmware."""
 
 
 class CounterChange(NamedTuple):
@@ -64,6 +70,7 @@ def build_step(end: PathEnd) -> Step:
     patterns = [*gid.list_patterns(end), f"{port}/rate", f"{netdev}/speed"]
     patterns += [f"{device}/current_link_speed", f"{device}/current_link_width"]
     folders = (f"{port}/counters", f"{port}/hw_counters", f"{netdev}/statistics")
+    patterns += [_MODEL, *(f"/sys/class/infiniband/{end.rdma}/{name}" for name in ("board_id", "fw_ver"))]
     files = patterns + [f"{folder}/{name}" for folder in folders for name in _KIND_OF]
     return {"files": files, "programs": sorted({rung.program for rung in PATH_RUNGS.values() if rung.program})}
 
@@ -89,6 +96,12 @@ def parse_facts(output: object, end: PathEnd, link_type: str) -> PortFacts:
         lane_gts * lanes * code if lane_gts and lanes else None,
         counters,
         frozenset(name for name in _list_missing(output) if isinstance(name, str)),
+        _parse_name(texts.get(_MODEL)),
+        " ".join(
+            name
+            for file in ("board_id", "fw_ver")
+            if (name := _parse_name(texts.get(f"/sys/class/infiniband/{end.rdma}/{file}")))
+        ),
     )
 
 
@@ -108,6 +121,10 @@ def compare_counters(before: Mapping[str, int], after: Mapping[str, int]) -> lis
                 CounterChange(name, kind, delta if delta > 0 else wrapped if 0 < wrapped < _WRAP // 2 else None)
             )
     return changes
+
+
+def _parse_name(text: str | None) -> str:
+    return " ".join((text or "").split())[:_LONGEST_NAME]
 
 
 def _parse_match(pattern: re.Pattern[str], text: str | None) -> float | None:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from trackbed.fabric.plan.plan import Plan
 from trackbed.prove.blame import Blame, investigate
-from trackbed.prove.facts import CounterChange, compare_counters
+from trackbed.prove.facts import CounterChange, PortFacts, compare_counters
 from trackbed.prove.links import UNTRACED, Trace
 from trackbed.prove.paths import build_path, list_ends
 from trackbed.prove.ports import find_pod_ends, judge_gids, read_facts
@@ -44,6 +44,8 @@ class Proof(NamedTuple):
     culprits: tuple[RungCulprit, ...]
     undecided: tuple[tuple[str, int], ...]
     """Rung and port of suspects that their repeats could not decide."""
+    facts: Mapping[int, PortFacts]
+    """What was read of each port before the run."""
     counters: Mapping[int, list[CounterChange]]
     """Counters of each port that changed during the run."""
     repeats: int
@@ -84,6 +86,7 @@ def prove(plan: Plan, mode: str, rungs: Sequence[str], *, in_pods: bool = False)
         tuple(run.results),
         tuple(run.culprits),
         tuple(run.undecided),
+        run.facts,
         {port: counters for port, counters in changes.items() if counters},
         run.repeats,
     )

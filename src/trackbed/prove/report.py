@@ -6,10 +6,19 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from trackbed.fabric.host_ranges import fold_hosts
+from trackbed.prove.baselines import (
+    ClassBaseline,
+    Regression,
+    compute_baselines,
+    describe_class,
+    describe_regression,
+    find_counterpart,
+    find_regressions,
+)
 from trackbed.prove.culprits import ADVICE, Culprit, locate
 from trackbed.prove.findings import ProofVerdict, Transport, count_verdicts
 from trackbed.prove.proof import Proof
@@ -92,15 +101,26 @@ class ProofReport(NamedTuple):
     undecided: tuple[str, ...]
     """Ports that are suspect, and that their repeats could not decide."""
     counters: tuple[CounterReport, ...]
+    baselines: tuple[ClassBaseline, ...]
+    """What each class of ports reached, for a later proof."""
+    regressions: tuple[Regression, ...]
+    """Classes that are slower than in an earlier proof."""
+    uncompared: tuple[str, ...]
+    """Classes that the earlier proof does not have."""
     repeats: int
     """Rounds that suspects added."""
 
 
-def build_report(proof: Proof) -> ProofReport:
-    """Return the report of a proof. Its status is 0 if all is proved, 1 if something is bad, 3 if something is open."""
+def build_report(proof: Proof, before: Sequence[ClassBaseline] | None = None) -> ProofReport:
+    """Return the report of a proof. Its status is 0 if all is proved, 1 if something is bad, 3 if something is open.
+
+    `before`: baselines of an earlier proof; a class that is slower than there is bad. None: there is none.
+    """
     culprits = tuple(_build_culprit(proof, culprit) for culprit in proof.culprits)
     rungs = tuple(_count_rung(proof, rung) for rung in LADDER if any(r.rung == rung for r in proof.results))
-    status, summary = _judge_all(culprits, rungs)
+    baselines = compute_baselines(proof)
+    regressions = tuple(find_regressions(baselines, before or ()))
+    status, summary = _judge_all(culprits, rungs, regressions)
     return ProofReport(
         status,
         summary,
@@ -114,8 +134,16 @@ def build_report(proof: Proof) -> ProofReport:
             for port, changes in proof.counters.items()
             for change in changes
         ),
+        baselines,
+        regressions,
+        tuple(_list_uncompared(baselines, before)),
         proof.repeats,
     )
+
+
+def _list_uncompared(baselines: Iterable[ClassBaseline], before: Sequence[ClassBaseline] | None) -> Iterator[str]:
+    if before is not None:
+        yield from (describe_class(entry.port_class) for entry in baselines if not find_counterpart(entry, before))
 
 
 def list_details(report: ProofReport) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -125,6 +153,8 @@ def list_details(report: ProofReport) -> tuple[tuple[str, tuple[str, ...]], ...]
             "Failed or low, and no part explains it",
             tuple(f"{entry.verdict}  {entry.rung}  {entry.where}: {entry.reason}" for entry in report.unexplained),
         ),
+        ("Slower than in the earlier proof", tuple(map(describe_regression, report.regressions))),
+        ("Not in the earlier proof", report.uncompared),
         ("Not tested, or not to be judged", tuple(map(_describe_untested, report.untested))),
         ("Suspect, and not decided by its repeats", report.undecided),
         ("Counters that rose", tuple(map(_describe_counter, report.counters))),
@@ -141,7 +171,9 @@ def _describe_counter(counter: CounterReport) -> str:
     return f"{counter.node} rail {counter.rail}: {counter.name} {change} ({counter.kind})"
 
 
-def _judge_all(culprits: tuple[CulpritReport, ...], rungs: tuple[RungReport, ...]) -> tuple[int, str]:
+def _judge_all(
+    culprits: Sequence[CulpritReport], rungs: Sequence[RungReport], regressions: Sequence[Regression]
+) -> tuple[int, str]:
     counts = Counter[str]()
     for rung in rungs:
         counts.update(rung.verdicts)
@@ -149,6 +181,8 @@ def _judge_all(culprits: tuple[CulpritReport, ...], rungs: tuple[RungReport, ...
     tally = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("pass", "warn", "fail", "unknown", "not-tested"))
     if culprits or any(counts[verdict] for verdict in _BAD):
         return 1, f"broken: {total} tests planned: {tally}"
+    if regressions:
+        return 1, f"slower than before: {total} tests planned: {tally}"
     if counts["unknown"] or counts["not-tested"] or not total:
         return 3, f"unknown: {total} tests planned: {tally}"
     if all(rung.transport == "ip" or rung.rung == GID for rung in rungs):

@@ -13,7 +13,7 @@ from trackbed.prove.rungs.rung import Rung, RungReading
 
 LATENCY_ABOVE = 1.5
 """Latency over the median of its class, from which a test is a warning: an assumption, not a measurement."""
-_LEAST_OF_CLASS = 4
+LEAST_OF_CLASS = 4
 """Values from which a class has a median."""
 
 Limits = tuple[float | None, float | None]
@@ -100,4 +100,4 @@ def _compute_medians(
     for test, reading, limit in zip(tests, readings, limits, strict=True):
         if reading.value is not None:
             classes[test.kind, *limit].append(reading.value)
-    return {key: median(values) for key, values in classes.items() if len(values) >= _LEAST_OF_CLASS}
+    return {key: median(values) for key, values in classes.items() if len(values) >= LEAST_OF_CLASS}
