@@ -10,8 +10,9 @@ import click
 
 from trackbed.cli.completion import complete_nodes
 from trackbed.cli.options import check_name, emit_json, output_option, plan_option, read_plan, refuse
-from trackbed.cli.prove_pods import PodOptions, pod_options, read_plan_for_pods, run_in_pods
+from trackbed.cli.prove_pods import PodOptions, leave_out_busy_nodes, pod_options, read_plan_for_pods, run_in_pods
 from trackbed.cli.prove_report import check_page, print_report, read_baselines, write_page
+from trackbed.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -100,7 +101,7 @@ def command(
       trackbed prove -f fabric.yaml --nodes all --against last-week.json
       trackbed prove -f fabric.yaml --nodes all --report proof.html -o junit >proof.xml
       trackbed prove -f fabric.yaml --nodes all --rungs ping,gid
-      trackbed prove -f fabric.yaml --nodes all --pods --image IMAGE
+      trackbed prove -f fabric.yaml --nodes all --pods --image IMAGE --idle
     """
     pods = PodOptions(**pod_values)
     check_page(page)
@@ -109,6 +110,11 @@ def command(
     whole, requirements = read_plan_for_pods(fabric_file, pods) if pods.pods else (read_plan(fabric_file), None)
     plan, chosen = _select_plan(whole, node_set), _parse_rungs(rungs)
     _check_pairs(plan, mode)
+    if pods.idle:
+        plan = leave_out_busy_nodes(plan, pods)
+        if not _has_tests(plan, mode):
+            print_line("too few nodes are idle, so nothing was tested; run it again later", err=True)
+            raise SystemExit(3)
     if budget:
         _print_budget(plan, mode, chosen, output_format)
         return
@@ -166,16 +172,20 @@ def _select_plan(plan: Plan, node_set: str) -> Plan:
 
 def _check_pairs(plan: Plan, mode: str) -> None:
     """Exit with status 2 if a mode has no test for these nodes."""
-    from trackbed.prove.budget import compute_budget
-    from trackbed.prove.topology import build_topology
-
-    if compute_budget(build_topology(plan), mode).tests == 0:
+    if not _has_tests(plan, mode):
         lack = {
             "cover": "the nodes of each rail are on one leaf, so no link between leaf and spine carries traffic",
             "matrix": "no node has a partner",
         }.get(mode, "no rail has two ports")
         remedy = "use --mode screen" if mode == "cover" else "choose more nodes"
         refuse(f"--mode {mode} has nothing to test here: {lack}; {remedy}")
+
+
+def _has_tests(plan: Plan, mode: str) -> bool:
+    from trackbed.prove.budget import compute_budget
+    from trackbed.prove.topology import build_topology
+
+    return compute_budget(build_topology(plan), mode).tests > 0
 
 
 def _print_budget(plan: Plan, mode: str, rungs: Sequence[str], output_format: str) -> None:
@@ -205,7 +215,6 @@ def _run_proof(
     proof: Generator[Sheet, Answers, Proof], run: Callable[[Advance, Callable[[str], None]], None]
 ) -> tuple[Proof, list[str]]:
     """Run the sheets of a proof; return it with the lines of its progress."""
-    from trackbed.cli.terminal import print_line
     from trackbed.prove.sheets import Answers
 
     proofs: list[Proof] = []

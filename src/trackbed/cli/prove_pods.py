@@ -9,6 +9,7 @@ import click
 
 from trackbed.cli.options import cluster_options, combine_options, refuse
 from trackbed.cli.render_stack import complete_stack_name, load_stack_of_fabric
+from trackbed.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,6 +33,7 @@ pod_options = combine_options(
         shell_complete=complete_stack_name,
         help="How pods get NICs. Default: the Fabric's kubernetes.stack.",
     ),
+    click.option("--idle", is_flag=True, help="Leave out nodes on which a pod holds GPUs, rails or other devices."),
     click.option("--namespace", help="Namespace of the pods. Default: the Fabric's."),
     cluster_options,
 )
@@ -44,6 +46,7 @@ class PodOptions(NamedTuple):
     pods: bool
     image: str | None
     stack_name: str | None
+    idle: bool
     namespace: str | None
     kubeconfig: str | None
     context: str | None
@@ -70,6 +73,19 @@ def read_plan_for_pods(fabric_file: str, options: PodOptions) -> tuple[Plan, Pod
     if not requirements.has_rails:
         refuse(f"stack {stack.name} gives no rails to pods; `trackbed stacks` lists those that do")
     return plan, requirements
+
+
+def leave_out_busy_nodes(plan: Plan, options: PodOptions) -> Plan:
+    """Return the plan without the nodes on which a pod holds devices, and tell which these are."""
+    from trackbed.cli.cluster_session import open_cluster
+    from trackbed.cluster.proof.idle import find_busy_nodes
+    from trackbed.fabric.host_ranges import fold_hosts
+
+    with open_cluster(options.kubeconfig, options.context) as cluster:
+        busy = cluster.run(find_busy_nodes(cluster.client))
+    if left_out := [node.name for node in plan.nodes if node.name in busy]:
+        print_line(f"{fold_hosts(left_out)}: left out, since pods hold devices there", err=True)
+    return plan._replace(nodes=tuple(node for node in plan.nodes if node.name not in busy))
 
 
 def run_in_pods(

@@ -1,0 +1,42 @@
+"""Nodes whose devices pods hold: a proof there would disturb a job, and get no rails.
+
+A pod holds devices if it requests an extended resource, such as a GPU or a rail, or has a claim (DRA). The names of
+extended resources have a domain that is not kubernetes.io (IsExtendedResourceName of k8s.io/component-helpers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trackbed.cluster.api.dynamic import DynamicClient
+    from trackbed.cluster.api.response import Object
+
+_NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+async def find_busy_nodes(client: DynamicClient) -> set[str]:
+    """Return the names of the nodes with a pod that holds devices. Raises KubeError."""
+    return {
+        node
+        async for pod in client.iter_objects("v1", "Pod", fields=_NOT_ENDED)
+        if (node := pod["spec"].get("nodeName")) and holds_devices(pod)
+    }
+
+
+def holds_devices(pod: Object) -> bool:
+    """Tell whether a pod holds devices, also before its containers run."""
+    return bool(pod["spec"].get("resourceClaims")) or any(map(_is_extended, _iter_resources(pod)))
+
+
+def _iter_resources(pod: Object) -> Iterator[str]:
+    for kind in ("initContainers", "containers"):
+        for container in pod["spec"].get(kind) or ():
+            for amounts in (container.get("resources") or {}).values():
+                yield from amounts if isinstance(amounts, dict) else ()
+
+
+def _is_extended(name: str) -> bool:
+    domain = name.partition("/")[0]
+    return "/" in name and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
