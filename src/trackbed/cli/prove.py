@@ -130,9 +130,9 @@ def command(
 
     proof, events = _run_proof(prove(plan, mode, chosen, in_pods=pods.pods), run)
     report = build_report(proof, before)
+    print_report(proof, report, output_format, events)
     if page:
         write_page(page, proof, report, plan.common.fabric, f"{mode} {'in pods' if pods.pods else 'over SSH'}")
-    print_report(proof, report, output_format, events)
     raise SystemExit(report.status)
 
 

@@ -39,8 +39,9 @@ def pod(resources: dict[str, Any], **spec: object) -> dict[str, Any]:
         (pod({"limits": {"cpu": "8", "memory": "1Gi", "hugepages-2Mi": "4Mi"}}), False),
         (pod({"limits": {"kubernetes.io/batch": "1", "scheduling.k8s.kubernetes.io/x": "1"}}), False),
         (pod({}), False),
+        (pod({"limits": {"x.example/fuse": "1"}}) | {"metadata": {"ownerReferences": [{"kind": "DaemonSet"}]}}, False),
     ],
-    ids=["GPU", "rail", "claim", "init container", "usual resources", "Kubernetes' own", "none"],
+    ids=["GPU", "rail", "claim", "init container", "usual resources", "Kubernetes' own", "none", "DaemonSet"],
 )
 def test_a_pod_holds_devices_by_extended_resources_and_claims(body: dict[str, Any], *, is_busy: bool) -> None:
     assert holds_devices(body) is is_busy

@@ -1,7 +1,8 @@
 """Nodes whose devices pods hold: a proof there would disturb a job, and get no rails.
 
 A pod holds devices if it requests an extended resource, such as a GPU or a rail, or has a claim (DRA). The names of
-extended resources have a domain that is not kubernetes.io (IsExtendedResourceName of k8s.io/component-helpers).
+extended resources have a domain that is not kubernetes.io (IsExtendedResourceName of k8s.io/component-helpers). Pods of
+DaemonSets do not count: they are no jobs, and no node would ever be idle.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ async def find_busy_nodes(client: DynamicClient) -> set[str]:
 
 
 def holds_devices(pod: Object) -> bool:
-    """Tell whether a pod holds devices, also before its containers run."""
+    """Tell whether a pod of a job holds devices, also before its containers run."""
+    if any(owner.get("kind") == "DaemonSet" for owner in pod.get("metadata", {}).get("ownerReferences") or ()):
+        return False
     return bool(pod["spec"].get("resourceClaims")) or any(map(_is_extended, _iter_resources(pod)))
 
 
