@@ -32,6 +32,7 @@ class Host:
     files: Mapping[str, bytes | None] = field(default_factory=dict)
     tables: frozenset[int] = frozenset()
     anything: Any = None
+    rate: float = 0.0
 
 
 TEXTS = st.text(max_size=5)
@@ -44,6 +45,7 @@ HOSTS = st.builds(
     st.dictionaries(TEXTS, st.none() | st.binary(max_size=5)),
     st.frozensets(st.integers()),
     st.none() | st.booleans() | st.lists(TEXTS),
+    st.floats(allow_nan=False, allow_infinity=False),
 )
 
 
@@ -58,6 +60,11 @@ def test_keys_are_the_fields_or_camel_case() -> None:
     assert to_document(Port(1), to_camel) == {"rail": 1, "kernelName": None}
 
 
+def test_a_whole_number_may_come_back_without_its_point() -> None:
+    host = parse_document({"name": "n", "ports": [], "rate": 390}, Host)
+    assert (host.rate, type(host.rate)) == (390.0, float)
+
+
 def test_defaults_may_be_left_out_and_unknown_keys_are_ignored() -> None:
     assert parse_document({"name": "n", "ports": [{"rail": 1}], "new": 1}, Host) == Host("n", (Port(1),))
 
@@ -67,6 +74,9 @@ def test_defaults_may_be_left_out_and_unknown_keys_are_ignored() -> None:
     [
         ({"name": 1}, "expected str, got int - at `$.name`"),
         ({"up": 1}, "expected bool, got int - at `$.up`"),
+        ({"rate": float("nan")}, "expected a finite number, got nan - at `$.rate`"),
+        ({"rate": 10**400}, f"expected a finite number, got 1{39 * '0'} - at `$.rate`"),
+        ({"rate": True}, "expected a finite number, got True - at `$.rate`"),
         ({"name": None}, "expected str, got NoneType - at `$.name`"),
         ({"ports": {}}, "expected list, got dict - at `$.ports`"),
         ({"ports": [{"rail": 1}, {"rail": True}]}, "expected int, got bool - at `$.ports[1].rail`"),

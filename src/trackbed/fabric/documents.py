@@ -7,6 +7,8 @@ Hosts run this module, so it imports the standard library only.
     bytes                          string   base64 (RFC 4648)
     a class with `from_text`       string   str(value), for example an address range
 
+    float                          number   a finite one; a whole one may come back without its point
+
 The other supported type hints are str, int, bool, Any, dict, Mapping and `X | None`.
 """
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import math
 import re
 import sys
 import types
@@ -107,6 +110,17 @@ def _build_reader(hint: Any, key: _Key) -> _Read:  # noqa: ANN401 - a type or a 
     return _build_text_reader(partial(base64.b64decode, validate=True)) if hint is bytes else _build_scalar_reader(hint)
 
 
+def _read_number(value: object) -> float:
+    """JSON has one kind of number, so other programs write 390.0 as 390; Python reads NaN, which JSON has not."""
+    try:
+        number = float(value) if type(value) in {int, float} else math.nan  # type: ignore[arg-type] # it is a number
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise DocumentError(f"expected a finite number, got {value!r:.40}")
+    return number
+
+
 def _evaluate_hints(result_type: type) -> dict[str, Any]:
     """Return the type hints of the fields of a class, evaluated.
 
@@ -124,6 +138,9 @@ def _read_annotation(result_type: type, name: str) -> object:
 
 
 def _build_scalar_reader(scalar_type: Any) -> _Read:  # noqa: ANN401 - a type or Any
+    if scalar_type is float:
+        return _read_number
+
     def read(value: object) -> object:
         if scalar_type is not Any and type(value) is not scalar_type:
             raise DocumentError(f"expected {scalar_type.__name__}, got {type(value).__name__}")
