@@ -57,6 +57,8 @@ def test_the_budget_of_a_cover_tells_the_probability_of_a_link() -> None:
             "--mode screen has nothing to test here: no rail has two ports; choose more nodes",
         ),
         (["--nodes", "worker-gpu-[0-1]", "--mode", "cover"], "the nodes of each rail are on one leaf, so no link"),
+        (["--nodes", "all", "--budget", "-o", "junit"], "--budget measures nothing"),
+        (["--nodes", "all", "--budget", "--report", "proof.html"], "--budget measures nothing"),
         (["--nodes", "all", "--pods"], "name the image of the pods with --image"),
         (["--nodes", "all", "--pods", "--image", "x", "--user", "root"], "--user and --ssh-config are of SSH"),
         (["--nodes", "all", "--stack", "native"], "--stack is an option of --pods; add it"),
@@ -65,7 +67,15 @@ def test_the_budget_of_a_cover_tells_the_probability_of_a_link() -> None:
     ],
     ids=[
         *("rung", "node", "mode", "no nodes", "one node", "one leaf"),
-        *("no image", "both ways", "not in pods", "no rails for pods", "no kubeconfig"),
+        *(
+            "budget as JUnit",
+            "page of a budget",
+            "no image",
+            "both ways",
+            "not in pods",
+            "no rails for pods",
+            "no kubeconfig",
+        ),
     ],
 )
 def test_wrong_use_is_refused(words: list[str], message: str) -> None:
@@ -112,7 +122,9 @@ def test_the_page_is_written_and_names_the_culprit(tmp_path: Path, capsys: pytes
     assert capsys.readouterr().err == f"report: {tmp_path}/proof.html\n"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"baselines": 1}', '{"baselines": [{"median": "x"}]}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"baselines": 1}', "[" * 100_000, '{"baselines": [{"median": "x"}]}']
+)
 def test_a_file_that_is_no_earlier_proof_is_refused_before_anything_runs(tmp_path: Path, text: str) -> None:
     (tmp_path / "other.json").write_text(text)
     done = run("--nodes", "all", "--against", str(tmp_path / "other.json"))

@@ -45,6 +45,15 @@ def test_a_node_that_was_not_tested_is_skipped_with_its_reason() -> None:
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("12", "0", "1")
 
 
+def test_a_class_that_became_slower_fails() -> None:
+    proof = Hosts(build_plan(12)).prove()
+    before = [entry._replace(median=2 * entry.median) for entry in build_report(proof).baselines]
+    root = ET.fromstring(render_proof(proof, build_report(proof, before)))  # noqa: S314 - our own text
+    failed = {suite.get("name"): list_states(suite).get("failure") for suite in root}
+    classes = [f"write_bw ({kind}) of unknown server, firmware unknown, 400 Gb/s" for kind in ("far", "near")]
+    assert failed == {"ping": None, "gid": None, "rdma_cm": None, "write_bw": classes, "write_lat": None}
+
+
 def test_nodes_of_a_dead_leaf_are_skipped_and_the_leaf_fails() -> None:
     hosts = Hosts(build_plan(12, rails=1), small_mtu=[(f"n{number}", 0) for number in range(1, 5)])
     states = list_states(render(hosts, "ping")["ping"])

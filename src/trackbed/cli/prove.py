@@ -104,6 +104,8 @@ def command(
       trackbed prove -f fabric.yaml --nodes all --pods --image IMAGE --idle
     """
     pods = PodOptions(**pod_values)
+    if budget and (page or against or output_format == "junit"):
+        refuse("--budget measures nothing; leave out --report, --against and -o junit")
     check_page(page)
     before = read_baselines(against) if against else None
     pods.check(has_ssh_options=bool(user or ssh_config), needs_image=not budget)

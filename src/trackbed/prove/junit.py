@@ -1,10 +1,11 @@
-"""A proof for CI systems: a suite for each rung, a failed case for each culprit, and a case for each other node."""
+"""A proof for CI systems: a suite for each rung; culprits and classes that became slower fail; one case a node."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from trackbed.fabric.junit import JunitCase, JunitSuite, render_junit
+from trackbed.prove.baselines import describe_class, describe_regression
 from trackbed.prove.proof import Proof
 from trackbed.prove.report import ProofReport
 from trackbed.prove.results import PathResult
@@ -28,6 +29,11 @@ def _build_suite(proof: Proof, report: ProofReport, rung: str) -> JunitSuite:
         JunitCase(entry.where, "failed", entry.reason, entry.verdict)
         for entry in report.unexplained
         if entry.rung == rung
+    )
+    failed += (
+        JunitCase(describe_class(entry.now.port_class), "failed", describe_regression(entry), "slower than before")
+        for entry in report.regressions
+        if entry.now.port_class.rung == rung
     )
     nodes = [case for case in _iter_nodes(proof, rung) if case.name not in blamed]
     return JunitSuite(rung, failed + nodes)
