@@ -76,13 +76,14 @@ class Network:
         return [int(path.name) for path in Path("/proc").glob("[0-9]*") if is_worker(path, inode)]
 
     def prove(self, nodes: str, *words: str, react: Callable[[str], None] = lambda _: None) -> Proof:
-        """Run the command; `react` gets each line of its standard error as it comes."""
+        """Run the command, over SSH unless words say else; `react` gets each line of its standard error as it comes."""
+        login = [] if "--launch" in words else ["--ssh-config", "ssh_config"]
         argv = [sys.executable, "-m", "trackbed", "prove", "-f", "fabric.yaml", "--nodes", nodes, "-o", "json", *words]
         output = self.site.folder / "proof.json"
         with (
             output.open("wb") as stdout,
             subprocess.Popen(
-                [*argv, "--ssh-config", "ssh_config"],
+                [*argv, *login],
                 cwd=self.site.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
@@ -178,6 +179,39 @@ def test_faults_that_come_together_are_each_named_and_nobody_else_is_blamed(netw
         "gpu007 was lost: it died half-way (exit status 137: Killed); its worker is started again",
         "ping: round 2 is repeated for the 2 tests that were lost",
     ]
+
+
+LAUNCHER = """\
+#!/bin/sh
+# Use: enter NODE COMMAND...   (as srun would: it starts the command on the node, if the allocation has the node)
+[ "$1" != gpu010 ] || {{ echo "enter: error: $1 is not in the allocation" >&2; exit 1; }}
+place={folder}/hosts/127.77.0.$(expr "$1" : 'gpu0*\\(.*\\)')
+shift
+TRACKBED_ROOT=$place/root exec nsenter --net=/proc/{pid}/root$place/net "$@"
+"""
+
+
+def test_a_launcher_starts_the_workers_and_what_it_does_not_start_is_not_tested(network: Network) -> None:
+    """A worker that is killed in round 2 costs that round here, too."""
+    launcher = network.site.folder / "enter"
+    launcher.write_text(LAUNCHER.format(folder=network.site.folder, pid=network.site.pid))
+    launcher.chmod(0o755)
+    killed: list[int] = []
+
+    def kill_in_round_2(line: str) -> None:
+        if line == "ping: round 2 of 3" and not killed:
+            killed.extend(network.find_workers(KILLED))
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+
+    with network.shrink_leaf():
+        words = ("--rungs", "ping,gid", "--launch", f"{launcher} %h")
+        proof = network.prove("all", *words, react=kill_in_round_2)
+    assert killed
+    assert [culprit["where"] for culprit in proof.document["culprits"]] == ["leaf leaf-u1-r0"]
+    assert proof.events.count("ping: round 2 is repeated for the 2 tests that were lost") == 1
+    refusal = f"{launcher} did not start it (exit status 1: enter: error: %h is not in the allocation)"
+    assert [entry["nodes"] for entry in proof.document["untested"] if entry["reason"] == refusal] == [["gpu010"]]
 
 
 @contextmanager

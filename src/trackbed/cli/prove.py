@@ -12,6 +12,7 @@ from trackbed.cli.completion import complete_nodes
 from trackbed.cli.options import check_name, emit_json, output_option, plan_option, read_plan, refuse
 from trackbed.cli.prove_pods import PodOptions, leave_out_busy_nodes, pod_options, read_plan_for_pods, run_in_pods
 from trackbed.cli.prove_report import check_page, print_report, read_baselines, write_page
+from trackbed.cli.prove_ssh import build_ssh_options, run_on_hosts, ssh_options
 from trackbed.cli.terminal import print_line
 
 if TYPE_CHECKING:
@@ -49,13 +50,7 @@ _MODES = ("screen", "cover", "full", "matrix")
     help="Rungs of the ladder to climb, with commas: ping, gid, rdma_cm, write_bw, write_lat. Default: all.",
 )
 @click.option("--budget", is_flag=True, help="Print what it costs, and run nothing.")
-@click.option("--user", metavar="NAME", help="Log in as this user; sudo without a password unless root.")
-@click.option(
-    "--ssh-config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Instead of your own ~/.ssh/config (ssh -F).",
-)
+@ssh_options
 @click.option(
     "--report",
     "page",
@@ -79,6 +74,7 @@ def command(
     budget: bool,
     user: str | None,
     ssh_config: Path | None,
+    launch: str | None,
     page: Path | None,
     against: Path | None,
     output_format: str,
@@ -86,12 +82,13 @@ def command(
 ) -> None:
     """Measure the rails of nodes against each other, and name the NIC, node, leaf or path that is broken.
 
-    Tests run in rounds in which each port has one partner, all rails at once, so a screen takes 3 rounds whatever the
-    number of nodes. A test that does not pass on a rung of the ladder is not tested on the rungs above it. Ping is IP
-    alone, and says nothing of RDMA. It loads the rails: run it on nodes without jobs. Nothing is installed or left on
-    the nodes; RDMA rungs need rping (rdma-core) and perftest there. With --pods the tests run from a pod on each node,
-    through the rails that jobs get, and the pods are removed at the end. Exits with 0 when all is proved, 1 when
-    something is broken, 3 when something was not tested, or by IP alone.
+    Tests run in rounds in which each port has one partner, all rails at once, so a screen takes 3 rounds whatever
+    the number of nodes. A test that does not pass on a rung of the ladder is not tested on the rungs above it. Ping
+    is IP alone, and says nothing of RDMA. It loads the rails: run it on nodes without jobs. Nothing is installed or
+    left on the nodes; RDMA rungs need rping (rdma-core) and perftest there. In a job of Slurm or MPI, --launch
+    starts the workers by srun or mpirun, as the user of the job, without SSH. With --pods the tests run from a pod
+    on each node, through the rails that jobs get, and the pods are removed at the end. Exits with 0 when all is
+    proved, 1 when something is broken, 3 when something was not tested, or by IP alone.
 
     \b
     Examples:
@@ -102,13 +99,15 @@ def command(
       trackbed prove -f fabric.yaml --nodes all --report proof.html -o junit >proof.xml
       trackbed prove -f fabric.yaml --nodes all --rungs ping,gid
       trackbed prove -f fabric.yaml --nodes all --pods --image IMAGE --idle
+      trackbed prove -f fabric.yaml --nodes "$SLURM_JOB_NODELIST" --launch 'srun --nodelist %h --ntasks 1 --overlap'
     """
     pods = PodOptions(**pod_values)
     if budget and (page or against or output_format == "junit"):
         refuse("--budget measures nothing; leave out --report, --against and -o junit")
     check_page(page)
     before = read_baselines(against) if against else None
-    pods.check(has_ssh_options=bool(user or ssh_config), needs_image=not budget)
+    pods.check(has_ssh_options=bool(user or ssh_config or launch), needs_image=not budget)
+    ssh = build_ssh_options(user, ssh_config, launch)
     whole, requirements = read_plan_for_pods(fabric_file, pods) if pods.pods else (read_plan(fabric_file), None)
     plan, chosen = _select_plan(whole, node_set), _parse_rungs(rungs)
     _check_pairs(plan, mode)
@@ -126,7 +125,7 @@ def command(
 
     def run(advance: Advance, report: Callable[[str], None]) -> None:
         if requirements is None:
-            _run_over_ssh(plan, user, ssh_config, advance, report)
+            run_on_hosts(plan, ssh, advance, report)
         else:
             run_in_pods(plan, requirements, pods, _compute_most_seconds(plan, mode, chosen), advance, report)
 
@@ -134,17 +133,9 @@ def command(
     report = build_report(proof, before)
     print_report(proof, report, output_format, events)
     if page:
-        write_page(page, proof, report, plan.common.fabric, f"{mode} {'in pods' if pods.pods else 'over SSH'}")
+        how = "in pods" if pods.pods else f"by {ssh.launcher[0]}" if ssh.launcher else "over SSH"
+        write_page(page, proof, report, plan.common.fabric, f"{mode} {how}")
     raise SystemExit(report.status)
-
-
-def _run_over_ssh(
-    plan: Plan, user: str | None, ssh_config: Path | None, advance: Advance, report: Callable[[str], None]
-) -> None:
-    from trackbed.fleet.proof_ssh import run_sheets
-    from trackbed.fleet.run import SshOptions
-
-    run_sheets([node.name for node in plan.nodes], SshOptions(user=user, ssh_config=ssh_config), advance, report)
 
 
 def _compute_most_seconds(plan: Plan, mode: str, rungs: Sequence[str]) -> float:

@@ -57,7 +57,7 @@ class PodOptions(NamedTuple):
             f"--{name.removesuffix('_name')}" for name, value in self._asdict().items() if value and name != "pods"
         ]
         if self.pods and has_ssh_options:
-            refuse("--user and --ssh-config are of SSH, and --pods uses none")
+            refuse("--user, --ssh-config and --launch start workers on hosts, and --pods starts none there")
         if self.pods and needs_image and not self.image:
             refuse("name the image of the pods with --image; it must hold Python 3.9, rping and perftest")
         if options and not self.pods:

@@ -4,7 +4,7 @@
               and calls node.main
     input     LENGTHS OF THREE PARTS, newline, sources, compiled modules, request
 
-In a container the input is a file, and nobody asks sudo.
+In a container the input is a file. There, and where a launcher starts it, nobody asks sudo.
 
 Nothing is done before the whole input has arrived. If the program cannot start, the exit status gives the reason.
 """
@@ -53,6 +53,7 @@ sys.exit(bool(lack) or sys.version_info < {archive.OLDEST})
 """The program that a Python runs first: it prints its version. Debian's python3-minimal has a part of its library."""
 
 _START = '[ "$(id -u)" = 0 ] && exec "$p" -IS -c "$0"; exec sudo -n -- "$p" -IS -c "$0"'
+_START_AS_USER = 'exec "$p" -IS -c "$0"'
 _START_IN_CONTAINER = 'exec "$p" -IS -c "$0" < "$2"'
 
 
@@ -68,10 +69,10 @@ def _build_script(start: str) -> str:
     )
 
 
-def build_command() -> str:
+def build_command(*, asks_sudo: bool = True) -> str:
     """Return the command for ssh, quoted so that every login shell parses it alike."""
     programs = " ".join(f"'exec(bytes.fromhex(\"{code.encode().hex()}\"))'" for code in (PROGRAM, _TEST))
-    return f"exec sh -c '{_build_script(_START)}' {programs}"
+    return f"exec sh -c '{_build_script(_START if asks_sudo else _START_AS_USER)}' {programs}"
 
 
 def build_container_command(payload_path: str) -> list[str]:

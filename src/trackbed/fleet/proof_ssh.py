@@ -1,4 +1,4 @@
-"""Workers of a proof over SSH: one connection for each host, all at the same time, started by ClusterShell.
+"""Workers of a proof over SSH, or by a launcher: a connection for each host, all at once, started by ClusterShell.
 
 Standard input stays open: its end is how a worker learns that nobody waits for it. So this process needs no clean-up on
 hosts, however it ends.
@@ -16,6 +16,7 @@ from ClusterShell.Event import EventHandler
 from ClusterShell.Task import Task as Engine
 
 from trackbed.fleet import boot
+from trackbed.fleet.launcher import NODE, find_error, use_launcher
 from trackbed.fleet.node import MARK
 from trackbed.fleet.outcome import explain_oversized_output, explain_unread, judge_output
 from trackbed.fleet.run import SshOptions, configure_engine
@@ -38,8 +39,10 @@ def run_sheets(
 ) -> None:
     """Run sheets on hosts until `advance` returns None; see SheetRun. The fan-out of `ssh` does not apply."""
     engine = configure_engine(replace(ssh, fanout=max(1, len(hosts))))
+    if ssh.launcher:
+        use_launcher(engine, ssh.launcher)
     begin_seconds = ssh.connect_seconds + _BEGIN_SECONDS + len(hosts) // _CONNECTIONS_PER_SECOND
-    workers = _SshWorkers(engine, begin_seconds)
+    workers = _SshWorkers(engine, begin_seconds, ssh.launcher)
     workers.run = SheetRun(hosts, advance, workers, report)
     workers.run.start()
     engine.run()
@@ -51,14 +54,15 @@ class _SshWorkers:
     start_seconds = 1.0
     run: SheetRun
 
-    def __init__(self, engine: Engine, begin_seconds: int) -> None:
-        self._engine, self._begin_seconds = engine, begin_seconds
+    def __init__(self, engine: Engine, begin_seconds: int, launcher: Sequence[str]) -> None:
+        self._engine, self._begin_seconds, self.launcher = engine, begin_seconds, launcher
+        self._command = boot.build_command(asks_sudo=not launcher)
         self._connections: dict[str, _Connection] = {}
 
     def connect(self, host: str) -> None:
         connection = _Connection(host, self, self._begin_seconds)
         self._connections[host] = connection
-        self._engine.shell(boot.build_command(), nodes=host, handler=connection, stderr=True, tree=False)
+        self._engine.shell(self._command, nodes=host, handler=connection, stderr=True, tree=False)
 
     def send(self, host: str, document: Mapping[str, Any]) -> None:
         self._connections[host].worker.write(msgspec.json.encode(document) + b"\n")
@@ -125,9 +129,8 @@ class _Connection(EventHandler):  # type: ignore[misc] # as above
     def ev_close(self, worker: Any, timedout: bool) -> None:  # noqa: ANN401, ARG002, FBT001 - as above
         """Tell why the worker has ended."""
         self._is_closed = True
-        outcome = judge_output(self._host, "prove", self._status, self._output, self._errors)
         oversized = explain_oversized_output("prove").partition(";")[0] if self.worker.is_oversized else ""
-        self._workers.run.handle_close(self._host, self._reason or oversized or explain_unread(outcome))
+        self._workers.run.handle_close(self._host, self._reason or oversized or self._explain_end())
 
     def abort(self, reason: str) -> None:
         """End the connection."""
@@ -139,6 +142,13 @@ class _Connection(EventHandler):  # type: ignore[misc] # as above
         """End the input, which ends the worker."""
         if not self._is_closed and self.worker is not None:
             self.worker.set_write_eof()
+
+    def _explain_end(self) -> str:
+        launcher, has_failed = self._workers.launcher, self._status not in {None, 0, boot.NO_PYTHON}
+        if launcher and has_failed and not self._has_begun:
+            reason = find_error(self._errors).replace(self._host, NODE)  # so that nodes with one trouble fold
+            return f"{launcher[0]} did not start it (exit status {self._status}: {reason})"
+        return explain_unread(judge_output(self._host, "prove", self._status, self._output, self._errors))
 
     def _expect_begin(self) -> None:
         if not self._has_begun:

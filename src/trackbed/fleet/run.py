@@ -54,6 +54,8 @@ class SshOptions:
     user: str | None = None
     ssh_config: Path | None = None
     """Configuration file; None for the user's own."""
+    launcher: tuple[str, ...] = ()
+    """Words of a program that starts a proof's workers in place of ssh, see `launcher`; empty for ssh."""
 
 
 def run_tasks(tasks: Iterable[HostTask], ssh: SshOptions, report: Callable[[Outcome], None]) -> None:
