@@ -55,7 +55,9 @@ class Kubelet:
         return b""
 
     def _watch(self, endpoint: str, heard: Lists) -> None:
-        with grpc.insecure_channel(f"unix:{self.folder}/device-plugins/{endpoint}") as channel:
+        # gRPC 1.85 never ends a stream that it starts again by itself while the plugin's server stops.
+        address = f"unix:{self.folder}/device-plugins/{endpoint}"
+        with grpc.insecure_channel(address, [("grpc.enable_retries", 0)]) as channel:
             try:
                 watch: Any = channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")
                 call = watch(b"")
