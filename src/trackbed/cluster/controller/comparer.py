@@ -18,6 +18,7 @@ import msgspec
 from msgspec import UNSET
 
 from trackbed.cluster.api.client import Client
+from trackbed.cluster.api.concurrency import run_all
 from trackbed.cluster.api.errors import ApiRefusedError, KubeError
 from trackbed.cluster.api.events import Event, record_event
 from trackbed.cluster.api.paths import join_path
@@ -36,7 +37,7 @@ from trackbed.cluster.controller.comparison import (
 )
 from trackbed.cluster.controller.events import record_railnode_event
 from trackbed.cluster.controller.objects import FABRICS, RAILNODES, FabricObject, RailNode
-from trackbed.cluster.controller.pace import STALE_STATUSES, Log, run_all
+from trackbed.cluster.controller.pace import STALE_STATUSES, Log
 from trackbed.cluster.controller.slices import Slices
 from trackbed.cluster.resources.conditions import Condition, find_condition, put_condition
 from trackbed.cluster.resources.fabric import CONSISTENT

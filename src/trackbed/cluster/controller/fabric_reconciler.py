@@ -12,6 +12,7 @@ from functools import partial
 import msgspec
 
 from trackbed.cluster.api.client import Client
+from trackbed.cluster.api.concurrency import run_all
 from trackbed.cluster.api.errors import ApiRefusedError, KubeError, UnreachableError
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.controller import metrics
@@ -21,7 +22,7 @@ from trackbed.cluster.controller.decide import Decision, Verb, decide
 from trackbed.cluster.controller.events import EVENTS, record_railnode_event
 from trackbed.cluster.controller.lock import LockConfigMap
 from trackbed.cluster.controller.objects import FabricObject, NodeObject, RailNode
-from trackbed.cluster.controller.pace import IDLE_SECONDS, RETRY_SECONDS, STALE_STATUSES, Log, run_all
+from trackbed.cluster.controller.pace import IDLE_SECONDS, RETRY_SECONDS, STALE_STATUSES, Log
 from trackbed.cluster.controller.reporter import FabricPass, Reporter
 from trackbed.cluster.controller.revisions import Revisions
 from trackbed.cluster.controller.slices import Slices, build_rules, build_slices, load_model

@@ -19,8 +19,6 @@ CORDONED = "trackbed.dev/cordoned"
 """Annotation of a Node that the controller cordoned, and may therefore uncordon."""
 PREPARING_SINCE = "trackbed.dev/preparing-since"
 """Annotation of a Node with the time at which it was tainted (RFC 3339)."""
-ROLLBACK = "trackbed.dev/rollback"
-"""Annotation of a Fabric with the generation to roll back. The last good generation applies until a newer one."""
 
 FABRICS = fabric.PATH
 RAILNODES = railnode.PATH
@@ -41,7 +39,7 @@ class _ControlAnnotations(msgspec.Struct, frozen=True, gc=False):
     retry: str | None = msgspec.field(default=None, name=RETRY)
     cordoned: str | None = msgspec.field(default=None, name=CORDONED)
     preparing_since: str | None = msgspec.field(default=None, name=PREPARING_SINCE)
-    rollback: str | None = msgspec.field(default=None, name=ROLLBACK)
+    rollback: str | None = msgspec.field(default=None, name=fabric.ROLLBACK)
 
 
 class ControlledMetadata(ObjectMetadata, frozen=True, rename="camel"):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from trackbed.cluster.api.client import Client
+from trackbed.cluster.api.concurrency import run_all
 from trackbed.cluster.api.errors import ApiRefusedError, KubeError
 from trackbed.cluster.api.events import Event, record_event
 from trackbed.cluster.api.paths import join_path
@@ -17,7 +18,7 @@ from trackbed.cluster.controller import metrics, report
 from trackbed.cluster.controller.decide import Decision, StagedNode
 from trackbed.cluster.controller.events import record_railnode_event
 from trackbed.cluster.controller.objects import FABRICS, RAILNODES, FabricObject, RailNode
-from trackbed.cluster.controller.pace import IDLE_SECONDS, RETRY_SECONDS, STALE_STATUSES, Log, run_all
+from trackbed.cluster.controller.pace import IDLE_SECONDS, RETRY_SECONDS, STALE_STATUSES, Log
 from trackbed.cluster.controller.revisions import Revisions
 from trackbed.cluster.controller.stage import RolloutRules, Stage
 from trackbed.cluster.resources.conditions import find_condition

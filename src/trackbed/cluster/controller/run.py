@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from trackbed.cluster.api.client import Client
+from trackbed.cluster.api.concurrency import run_all
 from trackbed.cluster.api.errors import KubeError
 from trackbed.cluster.api.lease import LEASE_SECONDS, Election
 from trackbed.cluster.api.reflector import Reflector
@@ -22,7 +23,7 @@ from trackbed.cluster.controller.comparer import Comparer, ComparisonInput, drop
 from trackbed.cluster.controller.fabric_reconciler import FabricReconciler
 from trackbed.cluster.controller.maintenance import Maintenance
 from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES, FabricObject, NodeObject, RailNode
-from trackbed.cluster.controller.pace import IDLE_SECONDS, RETRY_SECONDS, Log, run_all
+from trackbed.cluster.controller.pace import IDLE_SECONDS, RETRY_SECONDS, Log
 from trackbed.cluster.controller.refusals import Kind, RefusalReporter
 from trackbed.cluster.controller.stacks import Stacks, drop_stack_condition
 from trackbed.cluster.daemon.health import serve_health

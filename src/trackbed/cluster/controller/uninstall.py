@@ -16,13 +16,13 @@ from functools import partial
 from http import HTTPStatus
 
 from trackbed.cluster.api.client import Client
+from trackbed.cluster.api.concurrency import run_all
 from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.api.metadata import PartialObject
 from trackbed.cluster.api.paths import join_path
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.controller.act import release_node
 from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES, NodeObject
-from trackbed.cluster.controller.pace import run_all
 from trackbed.cluster.controller.run import LEASE
 from trackbed.cluster.resources.railnode import FABRIC_LABEL
 from trackbed.cluster.webhook import configuration

@@ -7,6 +7,8 @@ import msgspec
 from trackbed.cluster.resources.conditions import Condition
 
 PATH = "/apis/trackbed.dev/v1alpha1/fabrics"
+ROLLBACK = "trackbed.dev/rollback"
+"""Annotation of a Fabric with the generation to roll back. The last good generation applies until a newer one."""
 CONSISTENT = "Consistent"
 """Condition set by the controller: whether the nodes' reports show no fault between nodes."""
 

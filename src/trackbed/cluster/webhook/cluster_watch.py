@@ -20,6 +20,7 @@ from trackbed.cluster.api.metadata import ObjectMetadata
 from trackbed.cluster.api.paths import join_path
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.resources import fabric, railnode
+from trackbed.cluster.resources.slots import SlottedRailNode, group_slots
 from trackbed.cluster.webhook.cluster_state import ClusterRanges, ClusterState, Namespace, PlannedFabric
 from trackbed.cluster.webhook.fabrics import plan_fabric
 from trackbed.cluster.webhook.metrics import MALFORMED_NODES
@@ -52,20 +53,6 @@ class _Fabric(msgspec.Struct, frozen=True):
 
     metadata: ObjectMetadata
     spec: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class _Slot(msgspec.Struct, frozen=True):
-    """The spec of a RailNode: Fabric and slot."""
-
-    fabric: str = ""
-    slot: int | None = None
-
-
-class _SlottedRailNode(msgspec.Struct, frozen=True):
-    """A RailNode, reduced to its slot."""
-
-    metadata: ObjectMetadata
-    spec: _Slot = _Slot()
 
 
 class _Namespace(msgspec.Struct, frozen=True):
@@ -126,7 +113,7 @@ class _Objects(NamedTuple):
     """The current objects of all watched kinds."""
 
     fabrics: list[_Fabric]
-    railnodes: list[_SlottedRailNode]
+    railnodes: list[SlottedRailNode]
     namespaces: list[_Namespace]
     nodes: list[_Node]
     service_cidrs: list[_ServiceCidr]
@@ -141,7 +128,7 @@ class ClusterWatch:
         self._client = client
         self._changed, self._is_read = asyncio.Event(), asyncio.Event()
         self._fabrics = Reflector(client, fabric.PATH, _Fabric, self._changed.set)
-        self._railnodes = Reflector(client, railnode.PATH, _SlottedRailNode, self._changed.set)
+        self._railnodes = Reflector(client, railnode.PATH, SlottedRailNode, self._changed.set)
         self._namespaces = Reflector(client, _NAMESPACES, _Namespace, self._changed.set)
         self._nodes = Reflector(client, "/api/v1/nodes", _Node, self._changed.set)
         self._cidrs = Reflector(client, "/apis/networking.k8s.io/v1/servicecidrs", _ServiceCidr, self._changed.set)
@@ -209,7 +196,7 @@ class ClusterWatch:
         )
 
     def _build_state(self, objects: _Objects) -> ClusterState:
-        slots = _group_slots(objects.railnodes)
+        slots = group_slots(objects.railnodes)
         ranges = ClusterRanges(
             self._collapse_ranges(cidr for service_cidr in objects.service_cidrs for cidr in service_cidr.spec.cidrs),
             self._collapse_ranges(cidr for node in objects.nodes for cidr in node.spec.ranges),
@@ -259,15 +246,6 @@ class ClusterWatch:
 
 def _to_namespace(namespace: _Namespace) -> Namespace:
     return Namespace(namespace.metadata.labels, namespace.metadata.annotations)
-
-
-def _group_slots(railnodes: Iterable[_SlottedRailNode]) -> dict[str, dict[str, int]]:
-    """Return Fabric -> node -> slot."""
-    slots: dict[str, dict[str, int]] = {}
-    for item in railnodes:
-        if item.spec.slot is not None:
-            slots.setdefault(item.spec.fabric, {})[item.metadata.name] = item.spec.slot
-    return slots
 
 
 def _iter_addresses(nodes: Iterable[_Node]) -> Iterator[str]:

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from trackbed.cluster.api.concurrency import MAX_REQUESTS, run_all
 from trackbed.cluster.api.errors import KubeError
-from trackbed.cluster.controller.pace import MAX_REQUESTS, run_all
 
 
 def test_results_come_in_the_order_of_the_calls() -> None:
