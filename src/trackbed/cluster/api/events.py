@@ -16,7 +16,8 @@ from trackbed.cluster.api.errors import KubeError
 
 _EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 """Path of events about cluster-scoped objects, which belong to namespace `default`."""
-_MAX_NOTE_CHARACTERS = 1024
+_MAX_NOTE_BYTES = 1024
+"""Longest note that an API server accepts (`NoteLengthLimit`)."""
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -41,7 +42,7 @@ async def record_event(client: Client, regarding: Mapping[str, str], event: Even
         "action": event.action,
         "reason": event.reason,
         "regarding": dict(regarding),
-        "note": event.note[:_MAX_NOTE_CHARACTERS],
+        "note": event.note.encode()[:_MAX_NOTE_BYTES].decode(errors="ignore"),
         "type": event.type,
     }
     with suppress(KubeError):
