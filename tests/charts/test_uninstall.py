@@ -18,7 +18,7 @@ from tests.charts.cluster import Key, Site, fabric, node, running, simulated, st
 from trackbed.cli.main import cli
 from trackbed.cluster.api import client as api_client
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.resources.railnode import API_VERSION, TAINT
+from trackbed.cluster.resources.railnode import API_VERSION, TAINT, UNPROVED_TAINT
 
 pytestmark = pytest.mark.slow
 
@@ -162,11 +162,8 @@ def test_doing_it_twice_is_fine(site: Site) -> None:
 
 def test_a_cordon_and_a_taint_of_others_stay(site: Site) -> None:
     node(site, "gpu-0")
-    theirs = [{"key": "site/broken", "effect": "NoSchedule"}]
-    site.merged(
-        "/api/v1/nodes/gpu-0",
-        {"spec": {"unschedulable": True, "taints": [*theirs, {"key": TAINT, "effect": "NoSchedule"}]}},
-    )
+    mixed = [{"key": key, "effect": "NoSchedule"} for key in ("site/broken", TAINT, UNPROVED_TAINT)]
+    site.merged("/api/v1/nodes/gpu-0", {"spec": {"unschedulable": True, "taints": mixed}})
     uninstalled(site)
     assert taints(site, "gpu-0") == {"site/broken"}
     assert site.client.get("v1", "Node", "gpu-0")["spec"]["unschedulable"]

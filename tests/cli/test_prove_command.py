@@ -57,7 +57,12 @@ def test_the_budget_of_a_cover_tells_the_probability_of_a_link() -> None:
             "--mode screen has nothing to test here: no rail has two ports; choose more nodes",
         ),
         (["--nodes", "worker-gpu-[0-1]", "--mode", "cover"], "the nodes of each rail are on one leaf, so no link"),
-        (["--nodes", "all", "--budget", "-o", "junit"], "--budget measures nothing"),
+        (
+            ["--nodes", "all", "--budget", "-o", "junit", "--to-cluster"],
+            "--budget measures nothing; leave out --to-cluster, -o junit",
+        ),
+        (["--nodes", "all", "--taint"], "--taint goes with --to-cluster"),
+        (["--nodes", "all", "--budget", "--taint"], "--taint goes with --to-cluster"),
         (["--nodes", "all", "--budget", "--report", "proof.html"], "--budget measures nothing"),
         (["--nodes", "all", "--pods"], "name the image of the pods with --image"),
         (
@@ -76,6 +81,8 @@ def test_the_budget_of_a_cover_tells_the_probability_of_a_link() -> None:
         *("rung", "node", "mode", "no nodes", "one node", "one leaf"),
         *(
             "budget as JUnit",
+            "taint alone",
+            "taint of a budget",
             "page of a budget",
             "no image",
             "both ways",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from trackbed.cli.options import cluster_options, combine_options, refuse
-from trackbed.cli.render_stack import complete_stack_name, load_stack_of_fabric
+from trackbed.cli.render_stack import complete_stack_name
 from trackbed.cli.terminal import print_line
 
 if TYPE_CHECKING:
@@ -51,10 +51,11 @@ class PodOptions(NamedTuple):
     kubeconfig: str | None
     context: str | None
 
-    def check(self, *, has_ssh_options: bool, needs_image: bool) -> None:
-        """Exit with status 2 if options do not go together."""
+    def check(self, *, has_ssh_options: bool, needs_image: bool, uses_cluster: bool) -> None:
+        """Exit with status 2 if options do not go together. `uses_cluster`: it is reached without pods, too."""
+        others = {"pods", "kubeconfig", "context"} if uses_cluster else {"pods"}
         options = [
-            f"--{name.removesuffix('_name')}" for name, value in self._asdict().items() if value and name != "pods"
+            f"--{name.removesuffix('_name')}" for name, value in self._asdict().items() if value and name not in others
         ]
         if self.pods and has_ssh_options:
             refuse("--user, --ssh-config and --launch start workers on hosts, and --pods starts none there")
@@ -62,17 +63,6 @@ class PodOptions(NamedTuple):
             refuse("name the image of the pods with --image; it must hold Python 3.9, rping and perftest")
         if options and not self.pods:
             refuse(f"{options[0]} is an option of --pods; add it, or prove over SSH without {options[0]}")
-
-
-def read_plan_for_pods(fabric_file: str, options: PodOptions) -> tuple[Plan, PodRequirements]:
-    """Return the plan, and what pods of the stack need. Exit with status 2 if the stack gives pods no rails."""
-    from trackbed.cluster.jobs.requirements import build_requirements
-
-    stack, plan = load_stack_of_fabric(options.stack_name, fabric_file)
-    requirements = build_requirements(stack, plan)
-    if not requirements.has_rails:
-        refuse(f"stack {stack.name} gives no rails to pods; `trackbed stacks` lists those that do")
-    return plan, requirements
 
 
 def leave_out_busy_nodes(plan: Plan, options: PodOptions) -> Plan:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from trackbed.fabric.plan.plan import Plan
     from trackbed.prove.baselines import ClassBaseline
     from trackbed.prove.findings import ProofVerdict
     from trackbed.prove.proof import Proof
@@ -26,6 +27,30 @@ _COLUMNS = ("rung", "over", "planned", *_VERDICTS, "median")
 _COLOURS = {0: "green", 1: "red", 3: "cyan"}
 _SHOWN = 20
 """Lines of a list in a table; -o json has all."""
+
+
+def print_budget(plan: Plan, mode: str, rungs: Sequence[str], output_format: str) -> None:
+    """Print what a proof costs: time, rounds and tests by rung."""
+    from trackbed.fabric.documents import to_camel, to_document
+    from trackbed.prove.budget import compute_ladder_budget
+
+    budget = compute_ladder_budget(plan, mode, rungs)
+    if output_format == "json":
+        emit_json(to_document(budget, to_camel))
+        return
+    from trackbed.cli.tables import print_table
+
+    rows = [
+        (cost.rung, cost.transport.upper(), str(cost.tests), str(cost.rounds), f"{cost.seconds:.0f}")
+        for cost in budget.rungs
+    ]
+    print_table(("rung", "over", "tests", "rounds", "seconds"), rows)
+    click.echo(
+        f"{mode} of {budget.nodes} nodes with {budget.ports} ports: {budget.seconds:.0f} s;"
+        f" suspects add {budget.most_repeats} rounds to a rung at most, {budget.most_seconds:.0f} s in all"
+    )
+    if budget.coverage is not None:
+        click.echo(f"each link between leaf and spine is hit with a probability of {budget.coverage:.2%} at least")
 
 
 def read_baselines(path: Path) -> list[ClassBaseline]:

@@ -22,9 +22,11 @@ from trackbed.cli.options import (
 from trackbed.cli.terminal import emit_document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from trackbed.cluster.stacks.stack import Stack
+    from trackbed.fabric.model.fabric import Fabric
+    from trackbed.fabric.model.problems import Problem
     from trackbed.fabric.plan.plan import Plan
 
 
@@ -109,15 +111,24 @@ def load_stack_of_fabric(name: str | None, fabric_file: str) -> tuple[Stack, Pla
 
     Exit with status 2 if the stack cannot implement the plan.
     """
+    loaded, plan = read_fabric(fabric_file)
+    return choose_stack(name, loaded.fabric, plan, loaded.locate), plan
+
+
+def choose_stack(
+    name: str | None, fabric: Fabric, plan: Plan, locate: Callable[[Iterable[Problem]], Iterable[Problem]] = iter
+) -> Stack:
+    """Return the stack of that name, or without a name that of the Fabric.
+
+    `locate` adds the places of problems. Exit with status 2 if the stack cannot implement the plan.
+    """
     from trackbed.cluster.stacks import load_stack
     from trackbed.cluster.stacks.refusals import find_refusals
 
-    loaded, plan = read_fabric(fabric_file)
-    chosen = load_stack(check_stack_name(name or loaded.fabric.spec.kubernetes.stack))
-    problems = list(find_refusals(chosen, plan))
-    if problems:
-        exit_with_problems(loaded.locate(problems))
-    return chosen, plan
+    chosen = load_stack(check_stack_name(name or fabric.spec.kubernetes.stack))
+    if problems := list(find_refusals(chosen, plan)):
+        exit_with_problems(locate(problems))
+    return chosen
 
 
 def check_stack_name(name: str) -> str:

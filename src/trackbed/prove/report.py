@@ -237,6 +237,12 @@ def _concerns(culprit: Culprit, result: PathResult, topology: FabricTopology) ->
     return culprit.rail is None or any(port % topology.rails == culprit.rail for port in ports)
 
 
+def find_culprit(proof: Proof, result: PathResult) -> Culprit | None:
+    """Return the culprit that explains a bad result of its rung; None if there is none."""
+    of_rung = (blamed.culprit for blamed in proof.culprits if blamed.rung == result.rung)
+    return next((culprit for culprit in of_rung if _concerns(culprit, result, proof.topology)), None)
+
+
 def _list_unexplained(proof: Proof) -> Iterator[Unexplained]:
     by_rung: dict[str, list[Culprit]] = defaultdict(list)
     for blamed in proof.culprits:

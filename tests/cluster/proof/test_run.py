@@ -16,7 +16,9 @@ import pytest
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
 from tests.cluster.proof.kubelets import Kubelets, run_kubelets
+from tests.kinds import installed
 from trackbed.cluster.proof.objects import PROOF
+from trackbed.cluster.resources.railnode import API_VERSION, KIND
 
 pytestmark = pytest.mark.needs("root", "nsenter", "unshare", "ip")
 
@@ -112,7 +114,11 @@ def test_pods_ping_each_other_by_the_addresses_that_they_have_and_nothing_is_lef
     cluster_with_kubelets: Cluster,
 ) -> None:
     cluster_with_kubelets.kubelets.lacking = {"gpu3": 1}
-    done = cluster_with_kubelets.prove("--rungs", "ping,gid")
+    client = cluster_with_kubelets.client
+    installed(client)
+    railnode = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "gpu3"}}
+    client.apply({**railnode, "spec": {"fabric": "train", "slot": 2}})
+    done = cluster_with_kubelets.prove("--rungs", "ping,gid", "--to-cluster")
     assert done.status == 1, done.events
     assert count_verdicts(done, "ping") == {"pass": 9, "not-tested": 3}
     assert count_verdicts(done, "gid") == {"fail": 8}
@@ -120,6 +126,10 @@ def test_pods_ping_each_other_by_the_addresses_that_they_have_and_nothing_is_lef
     assert evidence["rail 1 of gpu3"] == "its pod has no address of rail 1 (10.65.0.0/16)"
     assert evidence["rail 0 of gpu3"].startswith("no RDMA device in its pod has a GID of 10.64.0.")  # none is here
     assert cluster_with_kubelets.count_objects() == 0
+    assert done.events[-2:] == [
+        "recorded: Proved is False on gpu3",
+        "not recorded: gpu[1-2,4] have no RailNode",
+    ]
 
 
 def test_a_worker_that_dies_costs_its_round_which_the_next_one_repeats(cluster_with_kubelets: Cluster) -> None:

@@ -3,7 +3,7 @@
 A move is one or two writes. After a crash between the two, the next pass repeats the move.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -160,11 +160,15 @@ class Actor:
         self._railnodes.record_write(await self._client.merge(join_path(RAILNODES, snapshot.name), change))
 
 
-async def release_node(client: Client, nodes: Reflector[NodeObject], node: NodeObject | None) -> None:
-    """Remove our taint from a node, and its cordon if the controller set it. Raises KubeError."""
-    if node is None or not (node.tainted or node.metadata.annotations.cordoned is not None):
+async def release_node(
+    client: Client, nodes: Reflector[NodeObject], node: NodeObject | None, taint_keys: Collection[str] = (TAINT,)
+) -> None:
+    """Remove these taints from a node, and its cordon if the controller set it. Raises KubeError."""
+    if node is None:
         return
-    taints = [msgspec.to_builtins(taint) for taint in node.spec.taints if taint.key != TAINT]
+    taints = [msgspec.to_builtins(taint) for taint in node.spec.taints if taint.key not in taint_keys]
+    if len(taints) == len(node.spec.taints) and node.metadata.annotations.cordoned is None:
+        return
     spec: dict[str, Any] = {"taints": taints or None}
     if node.metadata.annotations.cordoned is not None:
         spec["unschedulable"] = None

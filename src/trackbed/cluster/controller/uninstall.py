@@ -24,7 +24,7 @@ from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.controller.act import release_node
 from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES, NodeObject
 from trackbed.cluster.controller.run import LEASE
-from trackbed.cluster.resources.railnode import FABRIC_LABEL
+from trackbed.cluster.resources.railnode import FABRIC_LABEL, TAINT, UNPROVED_TAINT
 from trackbed.cluster.webhook import configuration
 from trackbed.cluster.webhook.certificate_store import SECRET
 
@@ -98,7 +98,9 @@ async def _check_not_installed(client: Client) -> None:
 
 async def _release_nodes(client: Client) -> None:
     nodes = Reflector(client, NODES, NodeObject, lambda: None)  # release_node records its writes in it; it is not run
-    await run_all([partial(release_node, client, nodes, node) async for node in client.iter_objects(NODES, NodeObject)])
+    keys = (TAINT, UNPROVED_TAINT)
+    listed = client.iter_objects(NODES, NodeObject)
+    await run_all([partial(release_node, client, nodes, node, keys) async for node in listed])
 
 
 async def _iter_paths_to_delete(client: Client, namespace: str, keep: KeepOptions) -> AsyncIterator[str]:

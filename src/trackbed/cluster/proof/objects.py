@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from trackbed.cluster.jobs.inject import inject_rails
 from trackbed.cluster.jobs.requirements import PodRequirements
+from trackbed.cluster.resources.railnode import UNPROVED_TAINT
 from trackbed.cluster.stacks.objects import Manifest, build_manifest
 from trackbed.fleet import boot
 from trackbed.fleet.mailbox import NAME_VARIABLE
@@ -27,6 +28,7 @@ IDLE_SECONDS = 600
 """How long a pod waits for its next sheet."""
 _MEMORY = "1Gi"
 """A pod with huge pages has to request memory too."""
+_TOLERATED = ("nvidia.com/gpu", "amd.com/gpu", UNPROVED_TAINT)
 _FOLDER, _FILE = "/run/trackbed-proof", "payload"
 
 
@@ -94,7 +96,7 @@ def build_pod(site: ProofSite, index: int, node: str) -> Manifest:
         "terminationGracePeriodSeconds": 1,
         "enableServiceLinks": False,
         "affinity": {"nodeAffinity": _require_node(node)},
-        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}, {"key": "amd.com/gpu", "operator": "Exists"}],
+        "tolerations": [{"key": key, "operator": "Exists"} for key in _TOLERATED],
         "containers": [container],
         "volumes": [{"name": "program", "configMap": {"name": site.name}}],
     }

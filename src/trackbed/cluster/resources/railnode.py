@@ -37,6 +37,8 @@ HEALTHY = "Healthy"
 """Condition set by the node's agent: whether doctor finds no failure on the node."""
 ROLLED = "Rolled"
 """Condition set by the controller: the node's progress in the roll-out."""
+PROVED = "Proved"
+"""Condition set by `trackbed prove --to-cluster`: whether the traffic of each of the node's rails passed."""
 OFFERED = "RailsOffered"
 """Condition set by the controller: whether the node offers a resource for each of its rails to pods."""
 COMPARED = "Compared"
@@ -45,6 +47,8 @@ COMPARED = "Compared"
 FABRIC_LABEL = "trackbed.dev/fabric"
 TAINT = "trackbed.dev/preparing"
 """Taint of a Node (effect NoSchedule) from its first preparation step until all steps are sound."""
+UNPROVED_TAINT = "trackbed.dev/unproved"
+"""Taint of a Node (effect NoSchedule) that a proof blames, until a proof passes on it."""
 PAUSED = "trackbed.dev/paused"
 """Annotation that pauses a Node, a RailNode or a Fabric: no change of it is started."""
 RETRY = "trackbed.dev/retry"
@@ -155,7 +159,8 @@ class RailNodeStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     firmware: bool = False
     """Whether the firmware of any NIC differs from the plan, so that the node waits for the firmware wave."""
     conditions: tuple[Condition, ...] = ()
-    """Prepared, Contested and Healthy, set by the agent; Rolled, RailsOffered and Compared, set by the controller."""
+    """Prepared, Contested and Healthy, set by the agent; Rolled, RailsOffered and Compared, set by the controller;
+    Proved, set by a proof."""
     differences: tuple[Difference, ...] = ()
     """The first few differences from the plan."""
     allocations: tuple[Allocation, ...] = ()

@@ -1,0 +1,109 @@
+"""What `trackbed prove` proves: nodes of the plan of a file, or of a Fabric of the cluster; and rungs of the ladder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from trackbed.cli.options import check_name, exit_with_problems, read_plan, refuse
+from trackbed.cli.prove_pods import PodOptions, leave_out_busy_nodes
+from trackbed.cli.render_stack import choose_stack, load_stack_of_fabric
+from trackbed.cli.terminal import print_line
+
+if TYPE_CHECKING:
+    from trackbed.cluster.jobs.requirements import PodRequirements
+    from trackbed.cluster.stacks.stack import Stack
+    from trackbed.fabric.model.fabric import Fabric
+    from trackbed.fabric.plan.plan import Plan
+
+from_cluster_option = click.option(
+    "--from-cluster", metavar="NAME", help="In place of -f: the Fabric NAME of the cluster, with its nodes' slots."
+)
+"""--from-cluster NAME, a Fabric of the cluster."""
+
+
+def read_source(fabric_file: str, from_cluster: str | None, options: PodOptions) -> tuple[Plan, PodRequirements | None]:
+    """Return the plan and, for a proof in pods, what these need.
+
+    Exit with status 2 if there is no plan, or the stack gives pods no rails, 3 if the cluster does not respond.
+    """
+    if from_cluster:
+        if click.get_current_context().get_parameter_source("fabric_file") != click.core.ParameterSource.DEFAULT:
+            refuse("-f and --from-cluster both say what to prove; leave out one of them")
+        fabric, plan = _read_fabric_of_cluster(from_cluster, options)
+        return plan, _require_rails(choose_stack(options.stack_name, fabric, plan), plan) if options.pods else None
+    if not options.pods:
+        return read_plan(fabric_file), None
+    stack, plan = load_stack_of_fabric(options.stack_name, fabric_file)
+    return plan, _require_rails(stack, plan)
+
+
+def _read_fabric_of_cluster(name: str, options: PodOptions) -> tuple[Fabric, Plan]:
+    from trackbed.cli.cluster_session import open_cluster
+    from trackbed.cluster.proof.plan import UnplannedError, read_plan_of_cluster
+    from trackbed.fabric.model.problems import SpecError
+
+    with open_cluster(options.kubeconfig, options.context) as cluster:
+        try:
+            return cluster.run(read_plan_of_cluster(cluster.client.client, name))
+        except UnplannedError as error:
+            refuse(error)
+        except SpecError as error:
+            exit_with_problems(error.problems)
+
+
+def _require_rails(stack: Stack, plan: Plan) -> PodRequirements:
+    from trackbed.cluster.jobs.requirements import build_requirements
+
+    requirements = build_requirements(stack, plan)
+    if not requirements.has_rails:
+        refuse(f"stack {stack.name} gives no rails to pods; `trackbed stacks` lists those that do")
+    return requirements
+
+
+def select_plan(plan: Plan, node_set: str) -> Plan:
+    """Return the plan of a set of nodes. Exit with status 2 if there are none, or none has addresses."""
+    from trackbed.cli.fleet import select_names
+
+    if not plan.common.has_addresses:
+        refuse("the Fabric plans no addresses (scheme none), so no test has a source and a target")
+    names = set(select_names(plan, node_set))
+    return plan._replace(nodes=tuple(node for node in plan.nodes if node.name in names))
+
+
+def select_idle_nodes(plan: Plan, mode: str, pods: PodOptions) -> Plan:
+    """Return the plan without busy nodes. Exit with status 3 if nothing is left to test."""
+    plan = leave_out_busy_nodes(plan, pods)
+    if not _has_tests(plan, mode):
+        print_line("too few nodes are idle, so nothing was tested; run it again later", err=True)
+        raise SystemExit(3)
+    return plan
+
+
+def check_pairs(plan: Plan, mode: str) -> None:
+    """Exit with status 2 if a mode has no test for these nodes."""
+    if not _has_tests(plan, mode):
+        lack = {
+            "cover": "the nodes of each rail are on one leaf, so no link between leaf and spine carries traffic",
+            "matrix": "no node has a partner",
+        }.get(mode, "no rail has two ports")
+        remedy = "use --mode screen" if mode == "cover" else "choose more nodes"
+        refuse(f"--mode {mode} has nothing to test here: {lack}; {remedy}")
+
+
+def _has_tests(plan: Plan, mode: str) -> bool:
+    from trackbed.prove.budget import compute_budget
+    from trackbed.prove.topology import build_topology
+
+    return compute_budget(build_topology(plan), mode).tests > 0
+
+
+def parse_rungs(text: str | None) -> tuple[str, ...]:
+    """Return rungs in the order of the ladder. Exit with status 2 for a name that is none."""
+    from trackbed.prove.rungs import LADDER
+
+    names = LADDER if text is None else [name.strip() for name in text.split(",")]
+    for name in names:
+        check_name(name, LADDER, "rung", f"the ladder has {', '.join(LADDER)}")
+    return tuple(rung for rung in LADDER if rung in names)
