@@ -38,6 +38,7 @@ EVERYTHING: dict[str, Any] = {
     },
     "prepare": {"nodeSelector": {"site/gpu": "true"}, "affinity": {"nodeAffinity": {}}},
     "agent": {"nodeSelector": {"site/gpu": "true"}, "affinity": {"nodeAffinity": {}}},
+    "proof": {"enabled": True, "fabric": "train", "image": "localhost/proof:1", "namespace": "default", "taint": True},
     "networkPolicy": {"apiServerPorts": [443, 6443]},
     "monitoring": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
     "uninstall": {"keepLocks": True},

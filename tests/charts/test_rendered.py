@@ -141,6 +141,25 @@ def _command(objects: list[Object]) -> list[str]:
     return list(pod["containers"][0]["command"])
 
 
+def test_a_proof_is_of_one_fabric_and_may_only_what_its_options_need(helm: str) -> None:
+    made = rendered(helm, EVERYTHING)
+    pod = only(made, "CronJob", "trackbed-proof")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    command = pod["containers"][0]["command"]
+    assert command[:3] == ["trackbed", "prove", "--from-cluster=train"]
+    assert {"--idle", "--image=localhost/proof:1", "--namespace=default", "--to-cluster", "--taint"} < set(command)
+    rules = only(made, "ClusterRole", "trackbed-proof")["rules"]
+    assert {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]} in rules
+    untainted = rendered(helm, {"proof": {**EVERYTHING["proof"], "taint": False}})
+    assert not any("nodes" in rule["resources"] for rule in only(untainted, "ClusterRole", "trackbed-proof")["rules"])
+    assert only(untainted, "Role", "trackbed-proof")["metadata"]["namespace"] == "default"
+
+
+@pytest.mark.parametrize("missing", ["fabric", "image"])
+def test_a_proof_without_a_fabric_or_an_image_is_refused(helm: str, missing: str) -> None:
+    done = run(helm, "template", RELEASE, str(CHART), values={"proof": {**EVERYTHING["proof"], missing: ""}})
+    assert f"proof.{missing} is empty" in done.stderr
+
+
 def test_a_node_selector_of_a_site_leaves_the_default_values_alone(helm: str) -> None:
     names = ("controller", "webhook")
     pods = [only(rendered(helm), "Deployment", f"trackbed-{name}")["spec"]["template"]["spec"] for name in names]
