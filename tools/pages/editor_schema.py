@@ -70,7 +70,7 @@ def derive_editor_schema() -> Schema:
             section["description"] = read_section(model)[0]
             for alias, about in _describe_fields(model).items():
                 section["properties"][alias] |= about
-    open_schema = {"$schema": "http://json-schema.org/draft-07/schema#", **_drop_titles(schema)}
+    open_schema = {"$schema": "http://json-schema.org/draft-07/schema#", **_simplify(schema)}
     group = open_schema["$defs"]["NodeGroup"]["properties"]
     group["ports"]["anyOf"][0]["items"] = _PORT
     group["hostPorts"]["additionalProperties"]["items"] = _PORT
@@ -81,14 +81,19 @@ def derive_editor_schema() -> Schema:
     return open_schema
 
 
-def _drop_titles(value: Any) -> Any:  # noqa: ANN401 - JSON is anything
-    """Return JSON without titles, which repeat names, and without marks of Kubernetes."""
+def _simplify(value: Any) -> Any:  # noqa: ANN401 - JSON is anything
+    """Return JSON without titles, which repeat names, without marks of Kubernetes, and without fractions of zero.
+
+    Versions of pydantic differ in whether the limit of a float is 1 or 1.0.
+    """
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     if isinstance(value, list):
-        return [_drop_titles(item) for item in value]
+        return [_simplify(item) for item in value]
     if not isinstance(value, dict):
         return value
     return {
-        key: _drop_titles(item)
+        key: _simplify(item)
         for key, item in value.items()
         if not (key == "title" and isinstance(item, str)) and key != _OPEN
     }

@@ -149,7 +149,7 @@ def _is_rollout_unfinished(workload: Object, target: str, counts: Sequence[str])
 
 def _apply_fabric(tools: Tools, run: ClusterRun) -> PhaseOutcome:
     before = _read_boot_ids(run)
-    tools.run(tools.kubectl, "apply", "-f", str(tools.folder / "fabric.yaml"))
+    tools.apply(tools.folder / "fabric.yaml")
     run.wait_for("both nodes as planned", lambda: set(_list_stages(run)) == {"Sound"}, ROLL_SECONDS)
     run.wait_for("both nodes schedulable", lambda: not _list_unschedulable_nodes(run.client))
     after = _read_boot_ids(run)

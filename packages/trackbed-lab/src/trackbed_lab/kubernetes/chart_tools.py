@@ -8,6 +8,9 @@ from trackbed_lab.vm.lab import VmLabError
 
 NAMESPACE = "trackbed-system"
 TIMEOUT_SECONDS = 300.0
+_ATTEMPTS = 6
+"""Attempts to apply a file: emulated servers that have much to do may take longer than a webhook's 10 s."""
+_LATE = ("in the time allotted", "context deadline exceeded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +31,14 @@ class Tools:
         if process.returncode:
             raise VmLabError(f"{program.name} {arguments[0]}: {process.stderr.strip()}")
         return process.stdout
+
+    def apply(self, file: Path) -> None:
+        """Apply a file with kubectl, again if a webhook responds too late. Raises VmLabError."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self.run(self.kubectl, "apply", "-f", str(file))
+            except VmLabError as error:
+                if attempt == _ATTEMPTS or not any(text in str(error) for text in _LATE):
+                    raise
+            else:
+                return

@@ -87,11 +87,11 @@ def check_refusal(tools: Tools, list_stages: Callable[[ClusterRun], list[str]], 
     wrong = tools.folder / "wrong.yaml"
     wrong.write_text(right.read_text().replace("0000:", "0001:"))
     before, pods = run.run_on_nodes(_DUMP), _describe_pods(run)
-    tools.run(tools.kubectl, "apply", "-f", str(wrong))
+    tools.apply(wrong)
     run.wait_for("every node Held", lambda: set(list_stages(run)) == {"Held"}, _SECONDS)
     messages = {_find_condition(rail, railnode.ROLLED).get("message", "") for rail in _list_railnodes(run)}
     after = run.run_on_nodes(_DUMP)
-    tools.run(tools.kubectl, "apply", "-f", str(right))
+    tools.apply(right)
     run.wait_for("both nodes as planned again", lambda: set(list_stages(run)) == {"Sound"}, _SECONDS)
     is_refused = all(message.startswith("the plan does not fit it") for message in messages)
     size = sum(map(len, before))
