@@ -15,7 +15,7 @@ from trackbed.cli.prove import command
 from trackbed.cli.prove_report import print_report, write_page
 from trackbed.prove.report import build_report
 from trackbed.prove.rounds import PLANNERS
-from trackbed.prove.rungs import LADDER
+from trackbed.prove.rungs import RUNGS
 
 FABRIC = Path(__file__).parents[2] / "examples" / "point-to-point.yaml"
 
@@ -28,7 +28,7 @@ def run(*words: str) -> Result:
 def test_the_command_offers_every_mode_and_every_rung() -> None:
     options: dict[str, Any] = {option.name or "": option for option in command.params}
     assert set(options["mode"].type.choices) == set(PLANNERS)
-    assert all(rung in options["rungs"].help for rung in LADDER)
+    assert all(rung in options["rungs"].help for rung in RUNGS)
 
 
 def test_a_budget_counts_rounds_tests_and_seconds_and_reaches_no_host() -> None:

@@ -88,6 +88,8 @@ class Hosts:
             return self._read_files(node, step["files"])
         if "pings" in step:
             return {"pings": [self._ping(ping) for ping in step["pings"]]}
+        if "stream" in step:
+            return self._receive(step["stream"])
         return self._run(node, step["argv"])
 
     def _list_links(self, node: str) -> Iterator[Mapping[str, str]]:
@@ -116,6 +118,11 @@ class Hosts:
         is_lost = (is_cross and self.isolated) or not ends.isdisjoint(self.silent)
         is_lost |= ping["payloadBytes"] > SMALL_MTU and not ends.isdisjoint(self.small_mtu)
         return {"outcome": "silent" if is_lost else "answered", "rttMs": 0.1}
+
+    def _receive(self, stream: Mapping[str, Any]) -> Mapping[str, Any]:
+        ends = (self._ports[stream["source"]], self._ports[stream["target"]])
+        received = min(self.gbps.get(end, SOUND_GBPS) for end in ends) * 1e9 / 8 * stream["seconds"]
+        return {"receivedBytes": received, "seconds": stream["seconds"], "segmentBytes": 1e9}
 
     def _run(self, node: str, argv: Sequence[str]) -> object:
         ended = {"status": 0, "stdout": "", "stderr": ""}

@@ -22,7 +22,7 @@ from trackbed.prove.rounds import plan_screen
         pytest.param(Measurement(385, 400), 0.99, "pass", id="within its class"),
         pytest.param(Measurement(245, 400, 256), None, "fail", id="as fast as a narrow slot"),
         pytest.param(Measurement(388, 400, 504), None, "pass", id="a wide slot"),
-        pytest.param(Measurement(388, 400, None, "ip"), None, "unknown", id="IP alone is no pass"),
+        pytest.param(Measurement(388, 400, None, "ip"), None, "pass", id="IP is judged as such"),
         pytest.param(Measurement(100, 400, None, "ip"), None, "fail", id="IP alone can fail"),
         pytest.param(Measurement(388, None), None, "unknown", id="no negotiated rate"),
         pytest.param(Measurement(388, 0), None, "unknown", id="a rate of zero"),

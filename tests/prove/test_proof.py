@@ -48,6 +48,18 @@ def test_ip_alone_is_no_proof_of_rdma() -> None:
     assert report.summary.endswith("0 not-tested; by IP alone, no traffic of RDMA was tested")
 
 
+def test_a_slow_port_is_named_by_the_rates_of_tcp_streams() -> None:
+    rungs = ("ping", "tcp_bw")
+    sound = build_report(Hosts(build_plan(12)).prove(rungs=rungs))
+    assert (sound.status, sound.summary.endswith("by IP alone, no traffic of RDMA was tested")) == (3, True)
+    assert [(rung.rung, rung.transport, rung.verdicts["pass"], rung.unit) for rung in sound.rungs] == [
+        ("ping", "ip", 36, "ms"),
+        ("tcp_bw", "ip", 36, "Gb/s"),
+    ]
+    report = build_report(Hosts(build_plan(12), gbps={("n3", 1): 200}).prove(rungs=rungs))
+    assert (report.status, name_culprits(report)) == (1, [("tcp_bw", "rail 1 of n3")])
+
+
 def test_a_leaf_with_a_small_mtu_is_blamed_alone_and_stops_the_rungs_above() -> None:
     proof = Hosts(build_plan(12), small_mtu=LEAF).prove()
     report = build_report(proof)

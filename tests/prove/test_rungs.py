@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackbed.prove.rungs import GID, LADDER, PATH_RUNGS, gid, ping, rdma_cm, write_bw, write_lat
+from trackbed.prove.rungs import GID, LADDER, PATH_RUNGS, RUNGS, gid, ping, rdma_cm, tcp_bw, write_bw, write_lat
 from trackbed.prove.rungs.rung import PathEnd, ProbedPath, RungReading
 
 SAMPLES = Path(__file__).with_name("perftest")
@@ -32,8 +32,9 @@ def build_pings(small: str = "answered", large: str = "answered", **report: Any)
 
 
 def test_the_ladder_has_every_rung_once_from_the_wire_up() -> None:
-    assert [name for name in LADDER if name != GID] == list(PATH_RUNGS)
-    assert [PATH_RUNGS[name].transport for name in LADDER if name != GID] == ["ip", "rdma", "rdma", "rdma"]
+    assert [name for name in RUNGS if name != GID] == list(PATH_RUNGS)
+    assert [PATH_RUNGS[name].transport for name in RUNGS if name != GID] == ["ip", "ip", "rdma", "rdma", "rdma"]
+    assert LADDER == ("ping", "gid", "rdma_cm", "write_bw", "write_lat")
 
 
 def test_both_ends_ping_the_other_with_a_small_and_the_largest_packet() -> None:
@@ -173,6 +174,55 @@ def test_a_single_flow_goes_one_way_with_the_flow_label_of_its_source_port() -> 
     assert not any("-b" in argv for argv in clients)
 
 
+def build_stream(received: object = 4e9, seconds: object = 4.0, segment: object = 8948) -> dict[str, object]:
+    return {"receivedBytes": received, "seconds": seconds, "segmentBytes": segment}
+
+
+UNREAD = RungReading("unclear", None, "its answer cannot be read", "gpu1")
+STREAMS: dict[str, tuple[ProbedPath, Any, Any, RungReading]] = {
+    "the slower way": (PATH, build_stream(), build_stream(2e9), RungReading("measured", 2e9 * 9038 / 8948 * 8e-9 / 4)),
+    "IPv6": (
+        PATH._replace(a=A._replace(address="fd00::1"), b=B._replace(address="fd00::2")),
+        build_stream(),
+        build_stream(),
+        RungReading("measured", 4e9 * 9058 / 8948 * 8e-9 / 4),
+    ),
+    "a single flow": (
+        PATH._replace(source_port=50000),
+        build_stream(1e9),
+        build_stream(),
+        RungReading("measured", 4e9 * 9038 / 8948 * 8e-9 / 4),
+    ),
+    "refused": (
+        PATH,
+        {"failure": "[Errno 111] Connection refused"},
+        build_stream(),
+        RungReading("failed", None, "gpu2 to gpu1: [Errno 111] Connection refused"),
+    ),
+    "no time": (PATH, build_stream(seconds=0), build_stream(), UNREAD),
+    "no number": (PATH, build_stream("many"), build_stream(), UNREAD),
+    "nothing": (PATH, None, build_stream(), UNREAD),
+}
+
+
+@pytest.mark.parametrize(("path", "a", "b", "reading"), STREAMS.values(), ids=STREAMS)
+def test_streams_are_read(path: ProbedPath, a: Any, b: Any, reading: RungReading) -> None:
+    assert tcp_bw.read(path, a, b) == reading
+
+
+def test_a_stream_starts_at_a_with_the_source_port_of_its_flow() -> None:
+    client, server = tcp_bw.build_steps(PATH._replace(source_port=50000))
+    assert client["stream"] == {
+        "source": "10.0.0.1",
+        "target": "10.0.0.2",
+        "port": 18515,
+        "listens": False,
+        "sourcePort": 50000,
+        "seconds": 5.0,
+    }
+    assert (server["stream"]["listens"], server["stream"]["sourcePort"]) == (True, 0)
+
+
 def test_an_infiniband_port_has_no_gid_index() -> None:
     client, _ = write_lat.build_steps(PATH._replace(a=A._replace(gid_index=None)))
     assert "-x" not in client["argv"]
@@ -212,14 +262,10 @@ def test_output_that_is_not_as_requested_gives_no_value(old: str, new: str, reas
     assert reading.reason.startswith(f"ib_write_bw of gpu1 to gpu2: {reason}")
 
 
+KEYS = ["pings", "outcome", "status", "stdout", "missing", "failure", "rttMs", *build_stream()]
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(max_size=9),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["pings", "outcome", "status", "stdout", "missing", "failure", "rttMs"]), inner, max_size=4
-        )
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
     max_leaves=8,
 )
 

@@ -58,7 +58,8 @@ _MODES = ("screen", "cover", "full", "matrix")
 @click.option(
     "--rungs",
     metavar="LIST",
-    help="Rungs of the ladder to climb, with commas: ping, gid, rdma_cm, write_bw, write_lat. Default: all.",
+    help="Rungs of the ladder to climb, with commas: ping, tcp_bw, gid, rdma_cm, write_bw, write_lat."
+    " Default: all but tcp_bw.",
 )
 @click.option("--budget", is_flag=True, help="Print what it costs, and run nothing.")
 @ssh_options
@@ -147,7 +148,7 @@ def command(
     run: Run = partial(run_on_hosts, plan, ssh)
     if requirements is not None:
         run = partial(run_in_pods, plan, requirements, pods, compute_ladder_budget(plan, mode, chosen).most_seconds)
-    proof, events = _run_proof(prove(plan, mode, chosen, in_pods=pods.pods), run)
+    proof, events = run_proof(prove(plan, mode, chosen, in_pods=pods.pods), run)
     report = build_report(proof, before)
     print_report(proof, report, output_format, events)
     if page:
@@ -163,7 +164,7 @@ def _refuse_outputs(names: Sequence[str]) -> None:
         refuse(f"--budget measures nothing; leave out {', '.join(names)}")
 
 
-def _run_proof(proof: Generator[Sheet, Answers, Proof], run: Run) -> tuple[Proof, list[str]]:
+def run_proof(proof: Generator[Sheet, Answers, Proof], run: Run) -> tuple[Proof, list[str]]:
     """Run the sheets of a proof; return it with the lines of its progress."""
     from trackbed.prove.sheets import Answers
 

@@ -101,9 +101,9 @@ def _has_tests(plan: Plan, mode: str) -> bool:
 
 def parse_rungs(text: str | None) -> tuple[str, ...]:
     """Return rungs in the order of the ladder. Exit with status 2 for a name that is none."""
-    from trackbed.prove.rungs import LADDER
+    from trackbed.prove.rungs import LADDER, RUNGS
 
     names = LADDER if text is None else [name.strip() for name in text.split(",")]
     for name in names:
-        check_name(name, LADDER, "rung", f"the ladder has {', '.join(LADDER)}")
-    return tuple(rung for rung in LADDER if rung in names)
+        check_name(name, RUNGS, "rung", f"the ladder has {', '.join(RUNGS)}")
+    return tuple(rung for rung in RUNGS if rung in names)

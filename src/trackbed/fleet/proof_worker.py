@@ -5,8 +5,9 @@
                       trackbed {"sheet": 1, "round": 0, "done": true}                   for each round
 
 `in` counts from the arrival of the line, on the host's own monotonic clock, so that no clocks have to agree. Steps are
-programs, pings, files or links, as `prove/rungs/rung.py` describes them. The worker ends with its input, so it dies
-with its connection, and it kills its programs first; the kernel kills them if the worker is killed. It writes no file.
+programs, pings, streams, files or links, as `prove/rungs/rung.py` describes them. The worker ends with its input, so it
+dies with its connection, and it kills its programs first; the kernel kills them if the worker is killed. It writes no
+file.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 from trackbed.fleet.link_reading import list_links_with_addresses, list_names
 from trackbed.fleet.programs import Start, run_programs
 from trackbed.fleet.sheet_input import InputClosedError, SheetInput
+from trackbed.fleet.streams import run_streams
 from trackbed.host.machine import Machine
 from trackbed.host.runner import start_program
 from trackbed.kernel.netlink.addresses import FAMILY
@@ -72,6 +74,8 @@ def run_steps(
     yield from ((step_id, {"links": list_links_with_addresses(machine)}) for step_id, step in steps if "links" in step)
     yield from _read_files(machine, [(step_id, step) for step_id, step in steps if "files" in step])
     yield from _ping(machine, [(step_id, step["pings"]) for step_id, step in steps if "pings" in step])
+    streams = [(step_id, step) for step_id, step in steps if "stream" in step]
+    yield from run_streams(streams, deadline, sheets) if streams else ()
     programs = [(step_id, step) for step_id, step in steps if "argv" in step]
     if machine.root != Path("/"):
         yield from ((step_id, {"missing": step["argv"][0]}) for step_id, step in programs)

@@ -4,8 +4,8 @@ The rate of the ports is what the Fabric states, or else what they negotiated.
 
     fail        under 0.90 of that rate
     warn        under 0.95 of it, or under 0.97 of the median of its class (rail and kind of round)
-    pass        RDMA carried the traffic, at the rate
-    unknown     the value cannot be judged: IP alone carried it, or no rate is known
+    pass        the traffic reached the rate; over IP, that is no pass for RDMA
+    unknown     the value cannot be judged: no rate is known
     not-tested  planned, without a value
 
 A test that was planned has exactly one of them, so planned = tested + not-tested.
@@ -67,8 +67,6 @@ def judge(measurement: Measurement | None, class_median: float | None = None) ->
         reason = f"{gbps:g} Gb/s is more than the ports' {rate:g} Gb/s: one of the two is not what it seems"
         return PathFinding("unknown", transport, None, reason)
     verdict, reason = _compare(fraction, measurement, class_median)
-    if verdict == "pass" and transport == "ip":
-        return PathFinding("unknown", transport, fraction, "IP reached the rate; RDMA was not tested")
     return PathFinding(verdict, transport, fraction, reason)
 
 

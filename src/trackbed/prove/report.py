@@ -23,7 +23,7 @@ from trackbed.prove.culprits import ADVICE, Culprit, locate
 from trackbed.prove.findings import ProofVerdict, Transport, count_verdicts
 from trackbed.prove.proof import Proof
 from trackbed.prove.results import PathResult
-from trackbed.prove.rungs import GID, LADDER
+from trackbed.prove.rungs import GID, RUNGS
 from trackbed.prove.state import RungCulprit
 from trackbed.prove.topology import FabricTopology
 
@@ -117,7 +117,7 @@ def build_report(proof: Proof, before: Sequence[ClassBaseline] | None = None) ->
     `before`: baselines of an earlier proof; a class that is slower than there is bad. None: there is none.
     """
     culprits = tuple(_build_culprit(proof, culprit) for culprit in proof.culprits)
-    rungs = tuple(_count_rung(proof, rung) for rung in LADDER if any(r.rung == rung for r in proof.results))
+    rungs = tuple(_count_rung(proof, rung) for rung in RUNGS if any(r.rung == rung for r in proof.results))
     baselines = compute_baselines(proof)
     regressions = tuple(find_regressions(baselines, before or ()))
     status, summary = _judge_all(culprits, rungs, regressions)

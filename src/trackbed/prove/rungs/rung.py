@@ -9,6 +9,8 @@ A step is a JSON object; a worker on the node runs it and answers with a JSON ob
                                        {"failure": "..."} if the node may not ping
     {"files": [pattern, ...], "programs": [name, ...]}
                                        {"files": {path: text, ...}, "missing": [name, ...]}
+    {"stream": {"source", "target", "port", "listens", "seconds"}, "after": 1.0}
+                                       {"receivedBytes", "seconds", "segmentBytes"}, or {"failure": "..."}
     {"links": true}                    {"links": [{"netdev", "address", "rdma"}, ...]}: every global address
 
 `after` is in seconds from the start of the round. A node may answer anything, so readings trust no shape.
