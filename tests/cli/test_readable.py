@@ -45,6 +45,7 @@ UNREAD = {
     "lab kubernetes run": "needs a cluster; prints phases",
     "lab kubernetes status": "needs a cluster; its table is laid out as all are",
     "lab kubernetes up": "starts a cluster; prints lines",
+    "lab rates": "makes a lab; prints phases",
     "lab run": "makes a lab; prints phases",
     "lab soak": "makes a lab; prints counts",
     "lab status": "needs a lab; its table is laid out as all are",

@@ -58,8 +58,8 @@ def run_phases(lab: Lab, fabric: bytes, fault_id: str, earlier: tuple[Phase, ...
         LabError, HostError, CniCallError, OSError: the lab cannot be built, or pods do not get their rails.
     """
     run = LabRun(lab, report, list(earlier))
-    run.run_phase("set up", lambda: _set_up_lab(lab, fabric))
-    run.run_phase("configure hosts", lambda: _configure_hosts(lab))
+    run.run_phase("set up", lambda: set_up_lab(lab, fabric))
+    run.run_phase("configure hosts", lambda: configure_hosts(lab))
     run.run_phase("start agents", lambda: _start_agents(lab))
     run.run_phase("doctor", lambda: _run_doctor(run))
     run.run_phase("attach pods", lambda: _attach_pods(lab))
@@ -71,14 +71,16 @@ def run_phases(lab: Lab, fabric: bytes, fault_id: str, earlier: tuple[Phase, ...
     return _build_result(run)
 
 
-def _set_up_lab(lab: Lab, fabric: bytes) -> PhaseOutcome:
+def set_up_lab(lab: Lab, fabric: bytes) -> PhaseOutcome:
+    """Build the lab of a Fabric, and start its LLDP speaker."""
     lab.build(fabric)
     lab.start_speaker()
     switches, cables = len(lab.topology.switches) - 2, len(lab.topology.cables)
     return f"{len(lab.plan.nodes)} nodes, {switches} leaves, 1 spine, {cables} cables", True
 
 
-def _configure_hosts(lab: Lab) -> PhaseOutcome:
+def configure_hosts(lab: Lab) -> PhaseOutcome:
+    """Configure every host with the code for real hosts."""
     results = lab.apply()
     changes, files = sum(len(result.changes) for result in results), sum(len(result.files) for result in results)
     left = sum(len(result.remaining.changes) for result in results)

@@ -6,6 +6,7 @@ from trackbed.cli.groups import CommandGroup
 from trackbed_lab.cli import kubernetes, kubernetes_pods, kubernetes_roll, kubernetes_run, vm, vm_faults
 from trackbed_lab.cli.faults import break_, doctor, heal
 from trackbed_lab.cli.inspection import execute, status
+from trackbed_lab.cli.rates import rates
 from trackbed_lab.cli.run import run
 from trackbed_lab.cli.soak import soak
 from trackbed_lab.cli.up import down, up
@@ -25,7 +26,7 @@ def command() -> None:
     """
 
 
-for _command in (run, up, status, execute, break_, heal, doctor, down, soak, kubernetes.command, vm.command):
+for _command in (run, up, status, execute, break_, heal, doctor, down, rates, soak, kubernetes.command, vm.command):
     command.add_command(_command)
 for _command in (kubernetes_run.run, kubernetes_roll.roll, kubernetes_pods.execute, kubernetes_pods.logs):
     kubernetes.command.add_command(_command)
