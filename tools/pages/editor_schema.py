@@ -1,20 +1,17 @@
 """The JSON Schema of the Fabric file for editors: completion, descriptions and mistakes while one types."""
 
 import json
-import warnings
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic.json_schema import PydanticJsonSchemaWarning
 
 from tools.pages.fabric_page import iter_models
+from tools.pages.model_schema import Schema, read_model_schema
 from trackbed.fabric.model.docstrings import join_lines, read_attribute_docstrings, read_section
 from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.model.nodes import PortSelector
 from trackbed.fabric.model.rails import RailSpec
 from trackbed.fabric.typed_yaml import parse_values
-
-Schema = dict[str, Any]
 
 
 def _describe_fields(model: type[BaseModel]) -> dict[str, Schema]:
@@ -61,8 +58,7 @@ def render_editor_schema() -> str:
 
 def derive_editor_schema() -> Schema:
     """Return the schema of a whole document, with the text of each field from its attribute docstring."""
-    with warnings.catch_warnings(action="ignore", category=PydanticJsonSchemaWarning):  # a default is shown as text
-        schema = Fabric.model_json_schema()
+    schema = read_model_schema(Fabric)
     models = {"Fabric": schema, **schema["$defs"]}
     for _, model in iter_models(Fabric, "", set()):
         if model.__name__ in models:  # models of fields of several types are missing
@@ -82,12 +78,7 @@ def derive_editor_schema() -> Schema:
 
 
 def _simplify(value: Any) -> Any:  # noqa: ANN401 - JSON is anything
-    """Return JSON without titles, which repeat names, without marks of Kubernetes, and without fractions of zero.
-
-    Versions of pydantic differ in whether the limit of a float is 1 or 1.0.
-    """
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
+    """Return JSON without titles, which repeat names, and without marks of Kubernetes."""
     if isinstance(value, list):
         return [_simplify(item) for item in value]
     if not isinstance(value, dict):

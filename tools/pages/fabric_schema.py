@@ -6,17 +6,12 @@ alternatives. So what may be null is merely left out, the four addressing scheme
 what the user left out stays out, and a newer default counts as soon as the controller knows it.
 """
 
-import warnings
 from collections.abc import Iterator
-from typing import Any
-
-from pydantic.json_schema import PydanticJsonSchemaWarning
 
 from tools.pages.fabric_page import iter_models
+from tools.pages.model_schema import Schema, read_model_schema
 from trackbed.fabric.model.docstrings import join_lines, read_attribute_docstrings, read_section
 from trackbed.fabric.model.fabric import FabricSpec
-
-Schema = dict[str, Any]
 
 _DROPPED = frozenset({"title", "default", "additionalProperties"})
 _MOST_ITEMS = 1024
@@ -26,8 +21,7 @@ _LONGEST_TEXT = 1 << 17
 
 def derive_fabric_schema() -> Schema:
     """Return the structural schema of a Fabric's `spec`."""
-    with warnings.catch_warnings(action="ignore", category=PydanticJsonSchemaWarning):  # defaults are dropped anyway
-        schema = FabricSpec.model_json_schema()
+    schema = read_model_schema(FabricSpec)
     models = {"FabricSpec": schema, **schema["$defs"]}
     for _, model in iter_models(FabricSpec, "", set()):
         if model.__name__ in models:  # models of fields of any type are missing
