@@ -52,6 +52,24 @@ def test_both_ends_count_what_arrives(sheets: tuple[int, SheetInput], port: int)
         assert output["segmentBytes"] > 0
 
 
+def test_a_window_ends_with_its_round(sheets: tuple[int, SheetInput], port: int) -> None:
+    steps = [
+        (4, build_step(LEFT, RIGHT, port, listens=False, seconds=3600.0)),
+        (5, build_step(RIGHT, LEFT, port, listens=True, seconds=3600.0)),
+    ]
+    outputs = dict(run_streams(steps, time.monotonic() + 5.0, sheets[1]))
+    assert all(output.get("seconds", 0.0) < 5.0 for output in outputs.values()), outputs
+
+
+def test_a_connection_without_time_for_a_window_is_told(sheets: tuple[int, SheetInput], port: int) -> None:
+    steps = [
+        (4, build_step(LEFT, RIGHT, port, listens=False)),
+        (5, build_step(RIGHT, LEFT, port, listens=True)),
+    ]
+    outputs = dict(run_streams(steps, time.monotonic() + 2.0, sheets[1]))
+    assert {frozenset(output) for output in outputs.values()} == {frozenset({"failure"})}
+
+
 def test_an_end_accepts_its_target_alone(sheets: tuple[int, SheetInput], port: int) -> None:
     steps = [
         (0, build_step(STRANGER, RIGHT, port, listens=False)),
@@ -59,7 +77,7 @@ def test_an_end_accepts_its_target_alone(sheets: tuple[int, SheetInput], port: i
     ]
     outputs = dict(run_streams(steps, time.monotonic() + 3.0, sheets[1]))
     assert "failure" in outputs[0]
-    assert outputs[1]["failure"] in {"timed out", "the stream did not end in time"}
+    assert outputs[1]["failure"] in {"timed out", f"{LEFT} did not connect in time", "the stream did not end in time"}
 
 
 def test_a_peer_that_does_not_listen_is_told(sheets: tuple[int, SheetInput], port: int) -> None:

@@ -15,6 +15,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_address
 from typing import Any
 
 from trackbed.fleet.sheet_input import SheetInput
@@ -56,7 +57,7 @@ def _run_stream(step_id: int, step: Mapping[str, Any], deadline: float, outputs:
     try:
         time.sleep(step["after"])
         with _open_stream(step["stream"], deadline) as stream:
-            outputs[step_id] = _exchange(stream, step["stream"]["seconds"])
+            outputs[step_id] = _exchange(stream, step["stream"]["seconds"], deadline)
     except OSError as error:
         outputs[step_id] = {"failure": str(error) or type(error).__name__}
 
@@ -75,12 +76,13 @@ def _accept(step: Mapping[str, Any], deadline: float) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
         listener.bind((step["source"], step["port"]))
         listener.listen()
-        while True:
-            listener.settimeout(max(0.0, deadline - time.monotonic()))
+        while (seconds := deadline - time.monotonic()) > 0:
+            listener.settimeout(seconds)
             stream, peer = listener.accept()
-            if peer[0] == step["target"]:
+            if ip_address(peer[0]) == ip_address(step["target"]):
                 return stream
             stream.close()
+        raise TimeoutError(f"{step['target']} did not connect in time")
 
 
 def _connect(step: Mapping[str, Any], deadline: float) -> socket.socket:
@@ -88,7 +90,7 @@ def _connect(step: Mapping[str, Any], deadline: float) -> socket.socket:
         stream = socket.socket(socket.AF_INET6 if ":" in step["source"] else socket.AF_INET, socket.SOCK_STREAM)
         try:
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
-            stream.settimeout(max(0.0, deadline - time.monotonic()))
+            stream.settimeout(max(_WAIT_SECONDS, deadline - time.monotonic()))
             stream.bind((step["source"], step["sourcePort"]))
             stream.connect((step["target"], step["port"]))
         except OSError as error:
@@ -100,12 +102,18 @@ def _connect(step: Mapping[str, Any], deadline: float) -> socket.socket:
             return stream
 
 
-def _exchange(stream: socket.socket, seconds: float) -> Mapping[str, Any]:
-    """Send and receive; return what was received in the window. Raises OSError if the peer ends before."""
-    end = time.monotonic() + SETTLE_SECONDS + seconds
+def _exchange(stream: socket.socket, seconds: float, deadline: float) -> Mapping[str, Any]:
+    """Send and receive; return what was received in the window, which a late connection makes shorter.
+
+    Raises OSError if the peer ends before, or the connection comes too late for a window.
+    """
+    begin = time.monotonic() + SETTLE_SECONDS
+    end = min(begin + seconds, deadline - GRACE_SECONDS)
+    if end <= begin:
+        raise TimeoutError("it was connected too late to measure")
     sender = threading.Thread(target=_send, args=(stream, end + GRACE_SECONDS), daemon=True)
     sender.start()
-    received, first, last = _receive(stream, end - seconds, end)
+    received, first, last = _receive(stream, begin, end)
     sender.join()
     silent = end - last > GRACE_SECONDS
     return {
