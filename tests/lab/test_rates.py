@@ -77,9 +77,16 @@ def test_slow_ports_of_a_lab_are_named_and_no_other(tmp_path: Path) -> None:
     assert "2 of 2 slow ports named" in done.stdout
 
 
-@pytest.mark.needs("processes")
-def test_a_fabric_without_a_rate_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "fabric.yaml").write_text(FABRIC.replace("  rate: 0.004\n", ""))
-    argv = [sys.executable, "-m", "trackbed", "lab", "rates", "-f", "fabric.yaml"]
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        pytest.param("  rate: 0.004\n", "", "the Fabric states no rate (spec.rate)", id="no rate"),
+        pytest.param("node-[0-5]", "node-0", "no rate was measured: ", id="one node"),
+    ],
+)
+@pytest.mark.needs("processes", "nsenter")
+def test_a_fabric_without_a_rate_to_measure_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+    (tmp_path / "fabric.yaml").write_text(FABRIC.replace(old, new))
+    argv = [sys.executable, "-m", "trackbed", "lab", "rates", "-f", "fabric.yaml", "--slow", "0"]
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, "the Fabric states no rate (spec.rate)" in done.stderr) == (3, True), done.stderr
+    assert (done.returncode, message in done.stderr) == (3, True), done.stderr

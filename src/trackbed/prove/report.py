@@ -244,13 +244,9 @@ def find_culprit(proof: Proof, result: PathResult) -> Culprit | None:
 
 
 def _list_unexplained(proof: Proof) -> Iterator[Unexplained]:
-    by_rung: dict[str, list[Culprit]] = defaultdict(list)
-    for blamed in proof.culprits:
-        by_rung[blamed.rung].append(blamed.culprit)
     for result in proof.results:
         finding, test = result.finding, result.test
-        blamed_parts = by_rung[result.rung]
-        if finding.verdict in _BAD and not any(_concerns(part, result, proof.topology) for part in blamed_parts):
+        if finding.verdict in _BAD and not find_culprit(proof, result):
             where = " to ".join(_name_port(proof, port) for port in dict.fromkeys((test.a, test.b)))
             yield Unexplained(result.rung, finding.transport, finding.verdict, where, finding.reason)
 

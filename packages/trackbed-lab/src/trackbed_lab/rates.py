@@ -71,7 +71,9 @@ def _prove_rates(lab: Lab, slow: Mapping[Port, float], prove: Prove) -> PhaseOut
     launcher = ("nsenter", f"--net={lab.locate_netns('%h')}")
     result = prove(lab.plan, launcher)
     comparison = compare(result, slow)
-    median = next(rung.median for rung in result.rungs if rung.rung == "tcp_bw") or 0.0
+    median = next((rung.median for rung in result.rungs if rung.rung == "tcp_bw" and rung.median is not None), None)
+    if median is None:
+        raise LabError(f"no rate was measured: {result.summary}; a Fabric of two nodes or more has pairs to measure")
     texts = [f"{len(comparison.named)} of {len(slow)} slow ports named, {median:.3g} Gb/s in the median"]
     if comparison.missed:
         texts.append(f"missed: {', '.join(map(_name_port, comparison.missed))}")
