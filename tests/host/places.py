@@ -88,7 +88,7 @@ def host(folder: Path) -> Iterator[Host]:
 
 
 def everything(machine: Machine) -> dict[str, list[object]]:
-    """All links, addresses, routes (table local, too) and rules, without ages."""
+    """All links, addresses, routes (table local of IPv4, too) and rules, without ages."""
     with machine.open_socket() as sock:
         links: list[object] = [
             (link.index, link.name, link.mtu, link.is_up, link.altnames) for link in list_links(sock)
@@ -101,8 +101,11 @@ _TABLES = (("addresses", 22, 8, {6}), ("routes", 26, 12, {12}), ("rules", 34, 12
 """RTM_GETADDR, RTM_GETROUTE, RTM_GETRULE; size of the fixed header; IFA_CACHEINFO, RTA_CACHEINFO."""
 
 
-_ROUTES, _RTA_DST, _ALL_MULTICAST = 26, 1, bytes([0xFF]).ljust(16, b"\0")
-"""The kernel adds ff00::/8 to table local some time after a port has carrier; when is nobody's business."""
+_ROUTES, _TABLE_LOCAL = 26, 255
+"""The kernel fills table local of IPv6 from addresses and carrier, some time after either: these routes are left out.
+
+addrconf_dad_work in net/ipv6/addrconf.c, a work queue, inserts the route of an address, also of one without detection.
+"""
 
 
 def _dump(machine: Machine, kind: int, size: int, ages: set[int]) -> list[object]:
@@ -113,7 +116,7 @@ def _dump(machine: Machine, kind: int, size: int, ages: set[int]) -> list[object
                 known = sorted(
                     (k, bytes(v)) for k, v in codec.parse_attributes(reply.body, size).items() if k not in ages
                 )
-                if kind != _ROUTES or (_RTA_DST, _ALL_MULTICAST) not in known:
+                if (kind, family, reply.body[4]) != (_ROUTES, AF_INET6, _TABLE_LOCAL):
                     results.append((bytes(reply.body[:size]), known))
     return sorted(results, key=repr)
 
