@@ -163,6 +163,7 @@ def _from_networkmanager(files: dict[str, str]) -> _Read:
                 options = dict(option.split("=") for option in known[f"{key}_options"].split(","))
                 to, _, gateway = known[key].partition(",")
                 unreachable = options.get("type") == "unreachable"
+                assert options.get("scope") == ("0" if unreachable and ":" not in to else None)
                 routes.add(_route(to, options["table"], gateway, options.get("src", ""), unreachable=unreachable))
             for value in (value for key, value in known.items() if key.startswith("routing-rule")):
                 words = value.split()

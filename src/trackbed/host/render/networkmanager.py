@@ -60,6 +60,8 @@ def _render_route(number: int, route: PlannedRoute) -> Iterator[tuple[str, objec
     options = [f"table={route.table}"]
     options += [f"src={format_address(version, route.source)}"] if route.source else []
     options += ["type=unreachable"] if route.unreachable else []
+    # else NetworkManager sets scope link, as for each IPv4 route without a gateway, and not the kernel's default
+    options += ["scope=0"] if route.unreachable and version == V4 else []
     yield f"route{number}_options", ",".join(options)
 
 

@@ -82,6 +82,6 @@ udevadm settle --timeout=60
 def render_comparison(compare: Sequence[str]) -> str:
     """Return a script that waits until `compare` succeeds; else it prints the differences and ends with status 1."""
     return f"""for try in $(seq 12); do {shlex.join(compare)} >/run/compared 2>&1 && exit 0; sleep 2; done
-grep -v "^skipped" /run/compared | tail -n 4
+grep "^[-+~]" /run/compared | head -n 4 | grep . || tail -n 4 /run/compared
 exit 1
 """
