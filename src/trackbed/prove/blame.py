@@ -22,8 +22,9 @@ from trackbed.prove.flows import MOST_COVER_REPEATS, find_low_flows
 from trackbed.prove.links import Trace, locate_flows
 from trackbed.prove.rounds import Round
 from trackbed.prove.samples import Samples, Values, count_samples
-from trackbed.prove.suspects import MOST_REPEATS, PortEvidence, decide, repeat_suspects
+from trackbed.prove.suspects import MOST_REPEATS, PortEvidence, repeat_suspects
 from trackbed.prove.topology import FabricTopology
+from trackbed.prove.uplinks import blame_paths
 
 __all__ = ["MOST_COVER_REPEATS", "MOST_REPEATS", "Blame", "Request", "investigate"]
 
@@ -63,7 +64,7 @@ def investigate(topology: FabricTopology, results: Results) -> Generator[Request
         is_explained[port] = 1
     losses = yield from find_low_flows(topology, results, is_explained)
     located = yield from locate_flows(topology, losses)
-    between = located or list(_blame_paths(topology, results, is_explained, paths, samples.spread))
+    between = located or (yield from blame_paths(topology, results, is_explained, paths, samples.spread))
     return Blame(rank([*wide, *between, *_group_ports(topology, samples, repeats.losses)]), repeats.undecided)
 
 
@@ -148,45 +149,6 @@ def _collect_evidence(
     return PortEvidence(counts, lows)
 
 
-def _blame_paths(
-    topology: FabricTopology, results: Results, is_explained: array[int], paths: set[int], spread: float
-) -> Iterator[Culprit]:
-    """Yield the uplinks, pairs of leaves or rails whose tests between leaves are low although their ports are fine."""
-    values_of: dict[int, dict[tuple[int, int], list[float]]] = {}
-    for tests, values in results:
-        if tests.source_ports or tests.kind == "matrix":
-            continue
-        for a, b, value in zip(tests.a, tests.b, values, strict=True):
-            ends = topology.leaf_of[a], topology.leaf_of[b]
-            if ends[0] != ends[1] and not paths.isdisjoint(ends) and not is_explained[a] | is_explained[b]:
-                by_pair = values_of.setdefault(a % topology.rails, defaultdict(list))
-                by_pair[min(ends), max(ends)] += [value] if value == value else []  # noqa: PLR0124 - NaN
-    for rail, by_pair in values_of.items():
-        low = {pair: 1 - median(values) for pair, values in by_pair.items() if decide(values, spread) == "slow"}
-        leaves = len(topology.ports[rail])
-        if leaves >= _LEAST_PORTS and len({leaf for pair in low for leaf in pair}) >= _MOST_OF * leaves > 0:
-            shared = set.intersection(*(set(pair) for pair in low))
-            if not shared:
-                yield Culprit("fabric", median(low.values()), rail=rail)
-                continue
-        yield from _blame_pairs(rail, low)
-
-
-def _blame_pairs(rail: int, low: dict[tuple[int, int], float]) -> Iterator[Culprit]:
-    """Yield the leaf that most low pairs have in common, without these pairs the next, then single pairs."""
-    while low:
-        partners: dict[int, list[float]] = defaultdict(list)
-        for pair, loss in low.items():
-            for leaf in pair:
-                partners[leaf].append(loss)
-        leaf = max(partners, key=lambda leaf: len(partners[leaf]))
-        if len(partners[leaf]) == 1:
-            yield from (Culprit("path", loss, rail=rail, leaves=pair) for pair, loss in low.items())
-            return
-        yield Culprit("uplink", median(partners[leaf]), rail=rail, leaves=(leaf,))
-        low = {pair: loss for pair, loss in low.items() if leaf not in pair}
-
-
 def _group_ports(topology: FabricTopology, samples: Samples, losses: dict[int, float]) -> Iterator[Culprit]:
     """Yield slow ports, grouped: most rails of a node are the node, several nodes of a unit the unit."""
     by_node: dict[int, list[int]] = defaultdict(list)
@@ -202,11 +164,26 @@ def _group_ports(topology: FabricTopology, samples: Samples, losses: dict[int, f
             yield Culprit("unit", loss, unit=unit, nodes=tuple(sorted(members)))
             for node in members:
                 del by_node[node]
-    for node, ports in by_node.items():
-        if node in nodes:
-            yield Culprit("node", median(losses[port] for port in ports), nodes=(node,))
+    for node in nodes:
+        yield Culprit("node", median(losses[port] for port in by_node.pop(node)), nodes=(node,))
+    yield from _group_by_leaf(topology, samples, {port: losses[port] for ports in by_node.values() for port in ports})
+
+
+def _group_by_leaf(topology: FabricTopology, samples: Samples, losses: dict[int, float]) -> Iterator[Culprit]:
+    """Yield slow ports; two or more that are all measured ports of a leaf are the leaf."""
+    by_leaf: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for port in losses:
+        by_leaf[port % topology.rails, topology.leaf_of[port]].append(port)
+    for (rail, leaf), ports in by_leaf.items():
+        if 1 < len(ports) == _count_measured(topology, samples, rail, leaf):
+            yield Culprit("leaf", median(losses[port] for port in ports), rail=rail, leaves=(leaf,))
         else:
-            yield from (Culprit("port", losses[port], rail=port % topology.rails, nodes=(node,)) for port in ports)
+            yield from (Culprit("port", losses[p], rail=rail, nodes=(p // topology.rails,)) for p in ports)
+
+
+def _count_measured(topology: FabricTopology, samples: Samples, rail: int, leaf: int) -> int:
+    ports = next(ports for ports in topology.ports[rail] if topology.leaf_of[ports[0]] == leaf)
+    return sum(bool(samples.near[port] + samples.far[port]) for port in ports)
 
 
 def _is_node(topology: FabricTopology, samples: Samples, node: int, slow: Sequence[int]) -> bool:

@@ -1,0 +1,66 @@
+"""Fabrics with few nodes at a leaf: a screen has few values of each leaf and pair, and names causes all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from tests.prove.hosts import SOUND_GBPS, Hosts, build_plan
+from trackbed.prove.report import ProofReport, build_report
+
+NODES = [(4, 2), (6, 2), (8, 2), (12, 4), (12, 2)]
+"""Nodes of a fabric, and of a unit."""
+
+
+@dataclass
+class SlowUplinkHosts(Hosts):
+    """Hosts whose first unit is low towards the others on rail 1."""
+
+    unit_nodes: int = 2
+
+    def _run(self, node: str, argv: Sequence[str]) -> object:
+        self.gbps = {}
+        if argv[0] == "ib_write_bw" and argv[-1] in self._ports:
+            units = {(int(name[1:]) - 1) // self.unit_nodes for name in (node, self._ports[argv[-1]][0])}
+            if argv[2] == "rail1" and len(units) > 1 and 0 in units:
+                self.gbps = {(node, 1): SOUND_GBPS / 2}
+        return super()._run(node, argv)
+
+
+def list_culprits(report: ProofReport) -> list[tuple[str, int | None, tuple[str, ...], tuple[str, ...]]]:
+    """Kind, rail, nodes and leaves of what is blamed."""
+    return [(culprit.kind, culprit.rail, culprit.nodes, culprit.leaves) for culprit in report.culprits]
+
+
+@pytest.mark.parametrize(("nodes", "unit_nodes"), NODES)
+def test_all_ports_of_a_leaf_are_the_leaf(nodes: int, unit_nodes: int) -> None:
+    plan = build_plan(nodes, unit_nodes)
+    small = [(f"n{number}", 1) for number in range(1, unit_nodes + 1)]
+    assert list_culprits(build_report(Hosts(plan, small_mtu=small).prove())) == [
+        ("leaf", 1, (), (plan.nodes[0].ports[1].leaf,))
+    ]
+
+
+@pytest.mark.parametrize(("nodes", "unit_nodes"), NODES)
+def test_one_of_two_ports_of_a_leaf_is_the_port(nodes: int, unit_nodes: int) -> None:
+    hosts = Hosts(build_plan(nodes, unit_nodes), gbps={("n2", 1): SOUND_GBPS / 2})
+    assert list_culprits(build_report(hosts.prove())) == [("port", 1, ("n2",), ())]
+
+
+@pytest.mark.parametrize(("nodes", "unit_nodes"), NODES)
+def test_a_third_leaf_tells_an_uplink_from_a_path(nodes: int, unit_nodes: int) -> None:
+    plan = build_plan(nodes, unit_nodes)
+    report = build_report(SlowUplinkHosts(plan, unit_nodes=unit_nodes).prove())
+    first, second = plan.nodes[0].ports[1].leaf, plan.nodes[unit_nodes].ports[1].leaf
+    is_one_of_two = nodes == 2 * unit_nodes
+    assert list_culprits(report) == [("path", 1, (), (first, second)) if is_one_of_two else ("uplink", 1, (), (first,))]
+    assert report.unexplained == ()
+
+
+def test_two_slow_nodes_are_the_nodes_and_not_their_leaves() -> None:
+    slow: Mapping[tuple[str, int], float] = {(f"n{n}", rail): SOUND_GBPS / 2 for n in (1, 2) for rail in (0, 1)}
+    report = build_report(Hosts(build_plan(6, 2), gbps=slow).prove())
+    assert {culprit.kind for culprit in report.culprits} == {"node"}
+    assert {culprit.nodes for culprit in report.culprits} == {("n1",), ("n2",)}
