@@ -148,21 +148,23 @@ def test_writes_have_their_unit_size_device_gid_and_traffic_class() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "source_port", "depth"),
+    ("rate", "source_port", "options"),
     [
-        pytest.param(None, None, [], id="unknown"),
-        pytest.param(400, None, [], id="400 Gb/s"),
-        pytest.param(1.0, None, ["-t", "29"], id="1 Gb/s, many flows"),
-        pytest.param(1.0, 0xC000, [], id="1 Gb/s, one flow"),
-        pytest.param(0.02, None, ["-t", "1"], id="an emulated port"),
+        pytest.param(None, None, {"-q": "32"}, id="unknown"),
+        pytest.param(400, None, {"-q": "32"}, id="400 Gb/s"),
+        pytest.param(10, None, {"-q": "32", "-u": "17"}, id="10 Gb/s"),
+        pytest.param(1.0, None, {"-q": "32", "-t": "29", "-u": "18"}, id="1 Gb/s, many flows"),
+        pytest.param(1.0, 0xC000, {"-q": "1", "-u": "15"}, id="1 Gb/s, one flow"),
+        pytest.param(0.02, None, {"-q": "4", "-t": "4", "-u": "18"}, id="an emulated port"),
+        pytest.param(0.0001, None, {"-q": "1", "-t": "1", "-u": "22"}, id="hardly any"),
     ],
 )
-def test_what_is_under_way_arrives_soon_after_the_traffic(
-    rate: float | None, source_port: int | None, depth: list[str]
+def test_what_is_under_way_arrives_soon_and_is_not_sent_again_before(
+    rate: float | None, source_port: int | None, options: dict[str, str]
 ) -> None:
     for step in write_bw.build_steps(PATH._replace(rate_gbps=rate, source_port=source_port)):
         argv = step["argv"]
-        assert (argv[argv.index("-t") : argv.index("-t") + 2] if "-t" in argv else []) == depth
+        assert {name: argv[argv.index(name) + 1] for name in ("-q", "-t", "-u") if name in argv} == options
 
 
 def test_a_single_flow_goes_one_way_with_the_flow_label_of_its_source_port() -> None:
@@ -237,6 +239,11 @@ def test_the_typical_latency_is_read() -> None:
     assert write_lat.read(PATH, read_sample("lat.txt"), ENDED) == RungReading("measured", 1.79)
 
 
+def test_what_debian_12_prints_without_quotes_is_read() -> None:
+    assert write_bw.read(PATH, read_sample("bw-6.06.txt"), ENDED) == RungReading("measured", 0.014666 / 2)
+    assert write_lat.read(PATH, read_sample("lat-6.06.txt"), ENDED) == RungReading("measured", 2170.07)
+
+
 WRONG = {
     "no JSON": ("(?s).*", "", "it printed no JSON; perftest 4.5 and newer does"),
     "cut": (r'(?s)"MsgRate.*', "}", "its JSON cannot be read: "),
@@ -247,8 +254,8 @@ WRONG = {
         "its JSON has test 'RDMA_Write_BW_Test' instead of 'RDMA_Write_Bidirectional_BW_Test'",
     ),
     "another size": ('"MsgSize": 65536', '"MsgSize": 2', "its JSON is of messages of 2 bytes instead of 65536"),
-    "no number": ('"BW_average": 776.11', '"BW_average": nan', "its JSON cannot be read: "),
-    "not finite": ('"BW_average": 776.11', '"BW_average": Infinity', "its JSON has BW_average inf, which is no"),
+    "no number": ('"BW_average": 776.11', '"BW_average": nan', "its JSON has BW_average 'nan', which is no"),
+    "not finite": ('"BW_average": 776.11', '"BW_average": 1e999', "its JSON has BW_average inf, which is no"),
     "zero": ('"BW_average": 776.11', '"BW_average": 0.00', "its JSON has BW_average 0.0, which is no measurement"),
     "a text": ('"BW_average": 776.11', '"BW_average": "776"', "its JSON has BW_average '776', which is no"),
 }

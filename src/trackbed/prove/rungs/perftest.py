@@ -1,8 +1,9 @@
 """Command lines and JSON of perftest (linux-rdma/perftest 6.29, src/perftest_parameters.c).
 
 Its JSON has no unit, so `--report_gbits` is always given. A file is truncated for each result, but a pipe is not: of
-several documents the last counts. `--output=bandwidth` leaves a trailing comma, `--raw_qos` an unquoted key; both are
-read, since a site's wrapper may add them. What decides about a value (test, device, size) has to be as requested.
+several documents the last counts. Debian 12's perftest (6.06) quotes neither keys nor words and leaves trailing commas;
+`--output=bandwidth` leaves one and `--raw_qos` an unquoted key in newer ones. All are read. What decides about a value
+(test, device, size) has to be as requested.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ JSON_FILE = "/dev/stdout"
 """A pipe of the worker: nothing is left on a disk."""
 _MAX_CHARACTERS = 1 << 16
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
-_UNQUOTED_KEY = re.compile(r"^(\s*)([A-Za-z_]\w*)(\s*:)", re.MULTILINE)
+_UNQUOTED_KEY = re.compile(r"^(\s*)([A-Za-z_][\w.]*)(\s*:)", re.MULTILINE)
+_UNQUOTED_WORD = re.compile(r'^(\s*"[^"\n]+"\s*:\s*)([A-Za-z_][^",\n]*)', re.MULTILINE)
 
 
 class PerftestError(ValueError):
@@ -61,13 +63,13 @@ def read_value(results: Mapping[str, Any], *keys: str) -> float:
 
 
 def _parse_last_document(text: str) -> object:
-    start = text.rfind('"test_info"')
+    start = text.rfind("test_info")
     brace = text.rfind("{", 0, max(start, 0))
     end = text.rfind("}")
     if start < 0 or brace < 0 or end < start:
         raise PerftestError("it printed no JSON; perftest 4.5 and newer does")
     repaired = _UNQUOTED_KEY.sub(r'\1"\2"\3', _TRAILING_COMMA.sub(r"\1", text[brace : end + 1]))
     try:
-        return json.loads(repaired)
+        return json.loads(_UNQUOTED_WORD.sub(r'\1"\2"', repaired))
     except (ValueError, RecursionError) as error:
         raise PerftestError(f"its JSON cannot be read: {error}") from None

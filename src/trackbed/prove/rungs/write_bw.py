@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from trackbed.prove.rounds import FIRST_SOURCE_PORT, FLOWS
 from trackbed.prove.rungs import perftest
 from trackbed.prove.rungs.rung import (
@@ -19,6 +21,13 @@ _SIZE_BYTES = 65536
 _TRAFFIC_SECONDS = 5
 _DEPTH = 128
 """Messages under way of each flow, by default (DEF_TX_BW of perftest)."""
+_LEAST_DEPTH = 4
+"""Slow ports get fewer flows rather than less depth: all flows end a message at once, and few messages are counted."""
+_TIMEOUT, _MAX_TIMEOUT = 14, 31
+"""Timeout of an acknowledgement by default (DEF_QP_TIME of perftest): 67 ms; and the largest (IBTA, 5 bits)."""
+_TIMEOUT_UNIT_SECONDS = 4.096e-6
+"""A timeout T is this times 2 to the power of T (IBTA specification, Local ACK Timeout)."""
+_TIMES_ARRIVAL = 2
 _DRAIN_SECONDS = 0.5
 """All that is under way when the traffic ends has to arrive within this time, or the test outlives its round."""
 
@@ -31,22 +40,35 @@ def build_steps(path: ProbedPath) -> tuple[Step, Step]:
 
 def _build_argv(path: ProbedPath, end: PathEnd) -> list[str]:
     options = ["-s", str(_SIZE_BYTES), "-D", str(_TRAFFIC_SECONDS), "--report_gbits"]
-    flows = FLOWS if path.source_port is None else 1
-    depth = _compute_depth(path.rate_gbps, flows)
+    flows, depth = _compute_load(path.rate_gbps, FLOWS if path.source_port is None else 1)
     options += [] if depth == _DEPTH else ["-t", str(depth)]
+    timeout = _compute_timeout(path.rate_gbps, flows * depth)
+    options += [] if timeout == _TIMEOUT else ["-u", str(timeout)]
     if path.source_port is None:
-        options += ["-b", "-q", str(FLOWS)]
+        options += ["-b", "-q", str(flows)]
     else:
         options += ["-q", "1", "--flow_label", str(_to_flow_label(path.source_port))]
     return perftest.build_argv("ib_write_bw", path, end, *options)
 
 
-def _compute_depth(rate_gbps: float | None, flows: int) -> int:
-    """Return how many messages of each flow may be under way at this rate."""
+def _compute_load(rate_gbps: float | None, most_flows: int) -> tuple[int, int]:
+    """Return how many flows there are at this rate, and how many messages of each may be under way."""
     if rate_gbps is None:
-        return _DEPTH
-    messages = rate_gbps * 1e9 / 8 * _DRAIN_SECONDS / (flows * _SIZE_BYTES)
-    return max(1, min(_DEPTH, int(messages)))
+        return most_flows, _DEPTH
+    messages = int(rate_gbps * 1e9 / 8 * _DRAIN_SECONDS / _SIZE_BYTES)
+    flows = max(1, min(most_flows, messages // _LEAST_DEPTH))
+    return flows, max(1, min(_DEPTH, messages // flows))
+
+
+def _compute_timeout(rate_gbps: float | None, messages: int) -> int:
+    """Return the timeout of an acknowledgement, for this many messages under way at this rate.
+
+    On a slow port the default passes before a message has arrived, and all is sent again without end.
+    """
+    if rate_gbps is None:
+        return _TIMEOUT
+    seconds = _TIMES_ARRIVAL * messages * _SIZE_BYTES * 8 / (rate_gbps * 1e9)
+    return min(_MAX_TIMEOUT, max(_TIMEOUT, math.ceil(math.log2(seconds / _TIMEOUT_UNIT_SECONDS))))
 
 
 def _to_flow_label(source_port: int) -> int:
