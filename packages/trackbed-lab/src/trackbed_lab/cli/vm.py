@@ -116,9 +116,10 @@ def choose_accelerator(parts: Parts, shape: LabShape) -> LabShape:
 @command.command("exec", context_settings={"ignore_unknown_options": True})
 @folder_option
 @click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="When to end the program.")
+@click.option("-i", "--stdin", "has_input", is_flag=True, help="Pass standard input to the program.")
 @click.argument("name")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
-def execute(folder: Path, timeout: float, name: str, program: tuple[str, ...]) -> None:
+def execute(folder: Path, timeout: float, name: str, program: tuple[str, ...], *, has_input: bool) -> None:
     """Run a program in a server, as root; its output and exit status are passed on.
 
     Status 124 means that it took too long, 127 that there is no such program. Its background processes are ended with
@@ -128,6 +129,7 @@ def execute(folder: Path, timeout: float, name: str, program: tuple[str, ...]) -
     Examples:
       trackbed lab vm exec node-0 -- ip -br link
       trackbed lab vm exec node-0 -- sh -c 'echo 2 > /sys/class/net/rail0/device/sriov_numvfs'
+      trackbed lab vm exec -i node-0 -- sh <script.sh
     """
     from trackbed_lab.vm import channel, lab
 
@@ -137,7 +139,8 @@ def execute(folder: Path, timeout: float, name: str, program: tuple[str, ...]) -
     except lab.VmLabError as error:
         refuse(str(error))
     try:
-        raise SystemExit(channel.stream_command(server.channel, program, write_output, timeout))
+        source = sys.stdin.fileno() if has_input else None
+        raise SystemExit(channel.stream_command(server.channel, program, write_output, timeout, source))
     except channel.ChannelError as error:
         exit_unknown(lab.describe_failure(vm_lab, name, str(error)))
 

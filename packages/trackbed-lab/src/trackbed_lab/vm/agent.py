@@ -3,6 +3,7 @@
 This file is copied into the server's shared folder and started there alone, so it imports only the standard library.
 
     request    one line of JSON: {"token": T, "argv": [...], "seconds": S}; without argv it asks for the boot id
+    input      after a request with "input": true, frames with letter i; the empty one is its end
     response   frames: a letter (o output, e errors, x status, b boot id, r refused), length (4 bytes, big endian), text
 
 A command is killed when it runs longer than S seconds or the client disconnects.
@@ -22,13 +23,14 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 SHARED_FOLDER = Path("/run/own")
 TIMED_OUT = 124
 """Status of a command that ran past its limit, as in timeout(1)."""
 
 NOT_FOUND = 127
+_HEAD = struct.Struct("!cI")
 _MAX_REQUEST = 1 << 20
 _CHUNK = 1 << 16
 _REQUEST_SECONDS = 10.0
@@ -62,22 +64,23 @@ def handle_request(client: socket.socket, token: str) -> None:
         client.settimeout(_REQUEST_SECONDS)
         with client.makefile("rb") as lines:
             request = json.loads(lines.readline(_MAX_REQUEST))
-        if not hmac.compare_digest(str(request["token"]).encode(), token.encode()):
-            send_frame(client, b"r", b"wrong token")
-        elif "argv" in request:
-            run_command(client, [str(word) for word in request["argv"]], float(request["seconds"]))
-        else:
-            send_frame(client, b"b", Path("/proc/sys/kernel/random/boot_id").read_bytes().strip())
+            if not hmac.compare_digest(str(request["token"]).encode(), token.encode()):
+                send_frame(client, b"r", b"wrong token")
+            elif "argv" in request:
+                source = lines if request.get("input") else None
+                run_command(client, [str(word) for word in request["argv"]], float(request["seconds"]), source)
+            else:
+                send_frame(client, b"b", Path("/proc/sys/kernel/random/boot_id").read_bytes().strip())
 
 
-def run_command(client: socket.socket, argv: list[str], seconds: float) -> None:
-    """Run a command, forward its output to the client, then send its exit status."""
+def run_command(client: socket.socket, argv: list[str], seconds: float, source: IO[bytes] | None) -> None:
+    """Run a command with the input frames of `source`, forward its output to the client, then send its exit status."""
     try:
         child = subprocess.Popen(  # noqa: S603 - the client has presented the token
             argv,
             cwd="/",
             env=_ENVIRONMENT,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if source is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
@@ -86,24 +89,54 @@ def run_command(client: socket.socket, argv: list[str], seconds: float) -> None:
         send_frame(client, b"e", f"{argv[0]}: {error.strerror}\n".encode())
         send_frame(client, b"x", struct.pack("!i", NOT_FOUND))
         return
+    reader = None
     with child:
         try:
-            in_time = relay_output(client, child, time.monotonic() + seconds)
+            if source is not None:
+                reader = start_input(client, source, child)
+            in_time = relay_output(client, child, time.monotonic() + seconds, reader)
             status = child.wait(_EXIT_SECONDS) if in_time else TIMED_OUT
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
+            if reader is not None:
+                client.shutdown(socket.SHUT_RD)  # wakes the reader
+                reader.join(_EXIT_SECONDS)
     send_frame(client, b"x", struct.pack("!i", status if status >= 0 else 128 - status))
 
 
-def relay_output(client: socket.socket, child: subprocess.Popen[bytes], deadline: float) -> bool:
+def start_input(client: socket.socket, source: IO[bytes], child: subprocess.Popen[bytes]) -> threading.Thread:
+    """Start a thread that forwards input to a command; it ends when the client has disconnected."""
+    client.settimeout(None)  # input may come late, but output must be accepted in time
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(_REQUEST_SECONDS), 0))
+    reader = threading.Thread(target=relay_input, args=(source, child), daemon=True)
+    reader.start()
+    return reader
+
+
+def relay_input(source: IO[bytes], child: subprocess.Popen[bytes]) -> None:
+    """Write the content of input frames to a command until the client has disconnected."""
+    while len(head := source.read(_HEAD.size)) == _HEAD.size:
+        content = source.read(_HEAD.unpack(head)[1])
+        if child.stdin is not None and not child.stdin.closed:
+            with suppress(OSError):  # the command reads no more, or has ended
+                child.stdin.write(content)
+                child.stdin.flush()
+            if not content:
+                child.stdin.close()
+
+
+def relay_output(
+    client: socket.socket, child: subprocess.Popen[bytes], deadline: float, reader: threading.Thread | None
+) -> bool:
     """Forward output until the command has ended; return False if the deadline passed first.
 
     Raises:
-        OSError: the client has disconnected.
+        OSError: the client has disconnected: its socket is readable, or the reader of its input has ended.
     """
     selector = selectors.DefaultSelector()
-    selector.register(client, selectors.EVENT_READ, b"")
+    if reader is None:
+        selector.register(client, selectors.EVENT_READ, b"")
     for stream, letter in ((child.stdout, b"o"), (child.stderr, b"e")):
         if stream is not None:
             selector.register(stream, selectors.EVENT_READ, letter)
@@ -113,6 +146,8 @@ def relay_output(client: socket.socket, child: subprocess.Popen[bytes], deadline
         forwarded = [forward_chunk(client, key, selector) for key, _ in ready]
         if ended and not any(forwarded):
             return True
+        if reader is not None and not reader.is_alive():
+            raise ConnectionResetError
         if time.monotonic() > deadline:
             return ended
 
@@ -135,7 +170,7 @@ def forward_chunk(client: socket.socket, key: selectors.SelectorKey, selector: s
 
 def send_frame(client: socket.socket, letter: bytes, content: bytes) -> None:
     """Send one frame of a response."""
-    client.sendall(letter + struct.pack("!I", len(content)) + content)
+    client.sendall(_HEAD.pack(letter, len(content)) + content)
 
 
 def synchronize_clock() -> None:

@@ -1,11 +1,13 @@
 """The client of a server's agent, over a loopback port that QEMU forwards (module agent describes the messages)."""
 
 import json
+import os
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 
@@ -14,6 +16,7 @@ _SPARE_SECONDS = 10.0
 """Time for the agent to kill a command that ran past its limit, and to report it."""
 
 _MAX_FRAME = 1 << 24
+_CHUNK = 1 << 16
 
 
 class ChannelError(Exception):
@@ -53,21 +56,35 @@ def execute_command(channel: Channel, argv: Sequence[str], seconds: float = 600.
 
 
 def stream_command(
-    channel: Channel, argv: Sequence[str], write_output: Callable[[bytes, bytes], None], seconds: float
+    channel: Channel,
+    argv: Sequence[str],
+    write_output: Callable[[bytes, bytes], None],
+    seconds: float,
+    source: int | None = None,
 ) -> int:
-    """Run a command and return its status; call `write` with b"o" or b"e" and each chunk of output as it arrives.
+    """Run a command and return its status.
+
+    Args:
+        channel: the server.
+        argv: the command.
+        write_output: called with b"o" or b"e" and each chunk of output as it arrives.
+        seconds: limit of its time.
+        source: file descriptor of its standard input; None: /dev/null.
 
     Raises:
         ChannelError: the server does not respond, or closed the connection.
     """
-    for letter, content in _send_request(channel, {"argv": list(argv), "seconds": seconds}, seconds + _SPARE_SECONDS):
+    request: dict[str, object] = {"argv": list(argv), "seconds": seconds, "input": source is not None}
+    for letter, content in _send_request(channel, request, seconds + _SPARE_SECONDS, source):
         if letter == b"x":
             return int(struct.unpack("!i", content)[0])
         write_output(letter, content)
     raise ChannelError(f"{channel.name} went away while {argv[0]} ran")
 
 
-def _send_request(channel: Channel, request: dict[str, object], seconds: float) -> Iterator[tuple[bytes, bytes]]:
+def _send_request(
+    channel: Channel, request: dict[str, object], seconds: float, source: int | None = None
+) -> Iterator[tuple[bytes, bytes]]:
     """Send a request and yield the frames of the response until the server closes the connection."""
     deadline = time.monotonic() + seconds
     with (
@@ -75,6 +92,8 @@ def _send_request(channel: Channel, request: dict[str, object], seconds: float) 
         socket.create_connection(("127.0.0.1", channel.port), timeout=seconds) as connection,
     ):
         connection.sendall(json.dumps({"token": channel.token, **request}).encode() + b"\n")
+        if source is not None:
+            threading.Thread(target=_send_input, args=(connection, source), daemon=True).start()
         while head := _receive_exactly(connection, _HEAD.size, deadline):
             letter, length = _HEAD.unpack(head)
             if letter not in b"oexbr" or length > _MAX_FRAME:
@@ -83,6 +102,14 @@ def _send_request(channel: Channel, request: dict[str, object], seconds: float) 
             if letter == b"r":
                 raise ChannelError(f"{channel.name} refused: {content.decode(errors='replace')}")
             yield letter, content
+
+
+def _send_input(connection: socket.socket, source: int) -> None:
+    """Send everything that can be read from a file descriptor, then an empty frame."""
+    with suppress(OSError):  # the connection was closed, since the command has ended
+        while content := os.read(source, _CHUNK):
+            connection.sendall(_HEAD.pack(b"i", len(content)) + content)
+        connection.sendall(_HEAD.pack(b"i", 0))
 
 
 @contextmanager
