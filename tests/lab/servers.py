@@ -61,7 +61,7 @@ def wanted(shape: LabShape) -> lab.LabSpec:
 
 def small(folder: Path) -> Iterator[lab.VmLab]:
     """Two servers with two rails, from factory state."""
-    leaves = [port.leaf for port in planned(USUAL).nodes[0].ports]
+    leaves = [[port.leaf for port in node.ports] for node in planned(USUAL).nodes]
     here = lab.start_lab(folder, wanted(LabShape(servers=2, rails=2, memory=1024, leaves=leaves)), print, SECONDS)
     try:
         yield here

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import socket
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from trackbed_lab.vm import vf_recorder
+from trackbed_lab.vm.forwarding import Forwarding, SendFrame
+from trackbed_lab.vm.leaves import CablePort, Leaves
 from trackbed_lab.vm.machine import LabShape
 from trackbed_lab.vm.router import Router
-from trackbed_lab.vm.switch import Segment, Switches, read_refused
+from trackbed_lab.vm.switch import read_refused
 
 from trackbed.kernel.netlink import codec, links, vfs
 from trackbed.kernel.netlink.codec import Message
@@ -129,13 +130,13 @@ def test_the_switch_drops_frames_of_reported_vfs_on_their_rail_and_server_alone(
     frame = b"\xff" * 6 + bytes.fromhex(OTHER.replace(":", "")) + bytes(50)
     sent: list[tuple[int, int]] = []
 
-    def build_sender(*at: int) -> Callable[[bytes], None]:
-        return lambda _: sent.append((at[0], at[1]))
+    def build_sender(port: CablePort) -> SendFrame:
+        return lambda _: sent.append((port.rail, port.server))
 
-    segments = [Segment({server: build_sender(rail, server) for server in range(2)}) for rail in range(2)]
-    switches = Switches(segments, Router([]), read_refused(tmp_path, shape))
+    ports = {port: build_sender(port) for port in (CablePort(server, rail) for server in (0, 1) for rail in (0, 1))}
+    forwarding = Forwarding(ports, Router([]), Leaves(shape), read_refused(tmp_path, shape))
     for rail, server in ((0, 0), (0, 1), (1, 0), (1, 1)):
-        switches.handle_frame(rail, server, frame)
+        forwarding.handle_frame(CablePort(server, rail), frame, 0.0)
     assert sent == [(0, 1), (0, 0), (1, 1)]
     (folder / "spoof.json").write_text("{")
     assert read_refused(tmp_path, shape) == set()

@@ -18,6 +18,7 @@ from trackbed_lab.cli import command as lab_command
 from trackbed_lab.cli.vm import command
 from trackbed_lab.kubernetes import control_plane
 from trackbed_lab.vm import agent, apt, channel, disk, grub, initramfs, keeper, lab, machine, parts, switch
+from trackbed_lab.vm.forwarding import Segment
 
 BOOT = machine.BootSettings(
     ["qemu"], "/parts/vmlinuz", "/parts/initramfs", {"hostroot": "/", "own": "/lab/node-1/own"}, 4321
@@ -187,16 +188,15 @@ A, B, EVERYBODY = b"\x02\0\0\0\0\x0a", b"\x02\0\0\0\0\x0b", b"\xff" * 6
 
 
 def test_a_switch_floods_what_it_does_not_know_and_learns() -> None:
-    took: list[int] = []
-    segment = switch.Segment({port: lambda _, port=port: took.append(port) for port in range(3)})  # type: ignore[misc]  # the default binds the number
-    body = b"\x08\0payload"
-    assert segment.forward(0, B + A + body) == [1, 2]
-    assert segment.forward(1, A + B + body) == [0]
-    assert segment.forward(0, B + A + body) == [1]
-    assert segment.forward(0, EVERYBODY + A + body) == [1, 2]
-    assert segment.forward(0, A + A + body) == []
-    assert segment.forward(0, b"short") == []
-    assert took == [1, 2, 0, 1, 1, 2]
+    segment = Segment(range(3))
+    to_a, to_b = A + B + b"\x08\0payload", B + A + b"\x08\0payload"
+    assert segment.find_targets(0, to_b) == [1, 2]
+    segment.learn(0, to_b)
+    assert segment.find_targets(1, to_a) == [0]
+    segment.learn(1, to_a)
+    assert segment.find_targets(0, to_b) == [1]
+    assert segment.find_targets(0, EVERYBODY + A) == [1, 2]
+    assert segment.find_targets(0, A + A) == []
 
 
 def test_frames_cross_the_switch_between_sockets_and_short_ones_are_filled_up(
@@ -207,10 +207,9 @@ def test_frames_cross_the_switch_between_sockets_and_short_ones_are_filled_up(
     with ours, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
         server.bind("b.vm")
         server.settimeout(5)
-        segment = switch.Segment({0: switch.build_sender(ours, "a.vm"), 1: switch.build_sender(ours, "b.vm")})
-        segment.forward(0, B + A + b"\x08\x06ask")
+        switch.build_sender(ours, "b.vm")(B + A + b"\x08\x06ask")
         assert server.recv(100) == (B + A + b"\x08\x06ask").ljust(60, b"\0")
-        assert segment.forward(1, A + B + b"\x08\x06lost: nobody is at a.vm") == [0]
+        switch.build_sender(ours, "a.vm")(A + B + b"\x08\x06lost: nobody is at a.vm")
 
 
 @pytest.mark.parametrize(

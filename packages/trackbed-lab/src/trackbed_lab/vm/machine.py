@@ -73,8 +73,8 @@ class LabShape(msgspec.Struct, frozen=True):
     cluster: bool = False
     """Whether the servers share a network besides the rails, as nodes of a cluster need."""
 
-    leaves: list[str] = []
-    """LLDP name of each rail's leaf."""
+    leaves: list[list[str]] = []
+    """LLDP names of each server's leaves, by rail."""
     gateways: list[list[Gateway]] = []
     """The router's addresses on each rail, one for each subnet; empty: the rails are not joined."""
 
@@ -87,9 +87,9 @@ class LabShape(msgspec.Struct, frozen=True):
         """The number of the switch's segments: the rails, then the cluster's network."""
         return self.rails + self.cluster
 
-    def list_leaves(self) -> list[str]:
-        """Return the name of each rail's leaf."""
-        return self.leaves or [f"leaf{rail}" for rail in range(self.rails)]
+    def list_leaves(self, server: int) -> list[str]:
+        """Return the names of a server's leaves, by rail."""
+        return self.leaves[server] if self.leaves else [f"leaf{rail}" for rail in range(self.rails)]
 
 
 class BootSettings(msgspec.Struct, frozen=True):

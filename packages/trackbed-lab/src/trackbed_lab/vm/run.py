@@ -65,9 +65,12 @@ class VmRun:
         """Whether all phases so far went as planned."""
         return all(phase.ok for phase in self.phases)
 
-    def run_phase(self, name: str, work: Callable[[], PhaseOutcome]) -> bool:
-        """Run, time and report one phase, unless an earlier one failed; return whether it succeeded."""
-        if not self.ok:
+    def run_phase(self, name: str, work: Callable[[], PhaseOutcome], *, after_failure: bool = False) -> bool:
+        """Run, time and report one phase, unless an earlier one failed; return whether it succeeded.
+
+        `after_failure`: run it also if an earlier one failed.
+        """
+        if not (self.ok or after_failure):
             return False
         start = time.monotonic()
         try:
@@ -97,13 +100,13 @@ def derive_shape(plan: Plan, template: LabShape) -> LabShape:
         UnfitError: emulated servers cannot be as the Fabric describes.
     """
     _check_fits(plan)
-    node = plan.nodes[0]
-    gateways = [_list_gateways(plan, rail) for rail in range(len(node.ports))]
+    rails = len(plan.nodes[0].ports)
+    gateways = [_list_gateways(plan, rail) for rail in range(rails)]
     return msgspec.structs.replace(
         template,
         servers=len(plan.nodes),
-        rails=len(node.ports),
-        leaves=[port.leaf for port in node.ports],
+        rails=rails,
+        leaves=[[port.leaf for port in node.ports] for node in plan.nodes],
         gateways=gateways if all(gateways) else [],
     )
 

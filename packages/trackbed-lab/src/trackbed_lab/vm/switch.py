@@ -5,6 +5,8 @@
 LAB-FOLDER/net/shape.json has the shape of the lab. Each leaf announces its name by LLDP (IEEE 802.1AB). Where the
 Fabric has gateways, a router joins the rails.
 
+The leaves can be slow, lossy or cabled wrongly (module leaves).
+
 A frame from a VF whose port was given no MAC address, or another one, is dropped, as mlx5's spoof check does. Each
 server reports such addresses (module vf_recorder).
 
@@ -20,67 +22,36 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from trackbed.kernel.wire import lldp
+from trackbed_lab.vm.forwarding import RESERVED, Forwarding, SendFrame, Source
+from trackbed_lab.vm.leaves import CablePort, Leaves, read_settings
 from trackbed_lab.vm.machine import LabShape, locate_shared_folder, locate_socket
-from trackbed_lab.vm.router import Router, build_gateway_mac
+from trackbed_lab.vm.router import Router
 
 WAIT_SECONDS = 0.02
 """Time for a full port to accept a frame: the kernel queues only some 10 datagrams for each receiver."""
 
 _MAX_FRAME = 1 << 16
-_RESERVED = bytes.fromhex("0180c20000")
-_LLDP_SECONDS = 1.0
-REFUSED_SECONDS = 0.25
-"""The servers' reports of refused addresses are read that often."""
-
-ROUTER = -1
-"""Port number of the router in every segment."""
-
-_HEADER = 14
 _SHORTEST = 60
 """Minimum frame without checksum (IEEE 802.3, 4.4.2). NICs count shorter frames as errors; QEMU's do not pad them."""
-
+_LLDP_SECONDS = 1.0
+REFUSED_SECONDS = 0.25
+"""The servers' reports of refused addresses, and the settings of the leaves, are read that often."""
 _BUFFER = 1 << 20
-_MAX_ADDRESSES = 1 << 14
-"""Limit of learned addresses for each segment, as servers can send from any number of addresses."""
 
 
-@dataclass(slots=True)
-class Segment:
-    """One rail, or the cluster's network: a send function for each port, and the port of each learned address."""
-
-    send: dict[int, Callable[[bytes], None]]
-    port_by_mac: dict[bytes, int] = field(default_factory=dict)
-
-    def forward(self, port: int, frame: bytes) -> list[int]:
-        """Forward a frame that arrived at `port`; return the ports it was sent to."""
-        if len(frame) < _HEADER:
-            return []
-        target, source = frame[:6], frame[6:12]
-        if not source[0] & 1 and (source in self.port_by_mac or len(self.port_by_mac) < _MAX_ADDRESSES):
-            self.port_by_mac[source] = port
-        learned = None if target[0] & 1 else self.port_by_mac.get(target)
-        targets = (
-            [number for number in self.send if number != port] if learned is None else [learned] * (learned != port)
-        )
-        for number in targets:
-            self.send[number](frame.ljust(_SHORTEST, b"\0"))
-        return targets
-
-
-def build_sender(local: socket.socket, remote: str) -> Callable[[bytes], None]:
+def build_sender(local: socket.socket, remote: str) -> SendFrame:
     """Return a function that sends a frame to the server at `remote`; it drops frames that are not accepted in time."""
 
     def send(frame: bytes) -> None:
         with suppress(FileNotFoundError, ConnectionRefusedError, BlockingIOError):
-            local.sendto(frame, remote)
+            local.sendto(frame.ljust(_SHORTEST, b"\0"), remote)
 
     return send
 
@@ -100,30 +71,35 @@ def open_port(path: str) -> socket.socket:
 def serve_ports(shape: LabShape) -> None:
     """Forward frames forever; the working directory is the lab's folder."""
     selector = selectors.DefaultSelector()
-    segments = []
-    for number in range(shape.segments):
-        count = shape.servers + (number == shape.rails)  # the cluster's network has one more port, for its gateway
-        ports = {server: open_port(locate_socket(server, number, "sw")) for server in range(count)}
-        senders = {server: build_sender(port, locate_socket(server, number, "vm")) for server, port in ports.items()}
-        segments.append(Segment(senders))
-        for server, port in ports.items():
-            selector.register(port, selectors.EVENT_READ, (number, server))
-    switches = Switches(segments, Router(shape.gateways))
-    announced, refused = 0.0, 0.0
+    ports = {
+        CablePort(server, number): open_port(locate_socket(server, number, "sw"))
+        for number in range(shape.segments)
+        for server in range(shape.servers + (number == shape.rails))  # one more for the cluster's gateway
+    }
+    for port, local in ports.items():
+        selector.register(local, selectors.EVENT_READ, port)
+    senders = {port: build_sender(local, locate_socket(*port, "vm")) for port, local in ports.items()}
+    forwarding = Forwarding(senders, Router(shape.gateways), Leaves(shape))
+    announced, read, wait = 0.0, 0.0, _LLDP_SECONDS
     while True:
-        ready = selector.select(_LLDP_SECONDS)
-        if time.monotonic() - refused > REFUSED_SECONDS:  # before the frames: an idle switch has an old report
-            refused = time.monotonic()
-            switches.refused = read_refused(Path(), shape)
+        ready = selector.select(wait)
+        if time.monotonic() - read > REFUSED_SECONDS:  # before the frames: an idle switch has an old report
+            read = time.monotonic()
+            forwarding.refused = read_refused(Path(), shape)
+            _read_settings(forwarding)
         for key, _ in ready:
-            _handle_pending_frames(key.fileobj, switches, *key.data)
+            _handle_pending_frames(key.fileobj, forwarding, key.data)
         if time.monotonic() - announced > _LLDP_SECONDS:
             announced = time.monotonic()
-            send_lldp(shape, segments[: shape.rails])
+            send_lldp(shape, forwarding)
+        next_arrival = forwarding.deliver_waiting(time.monotonic())
+        wait = _LLDP_SECONDS if next_arrival is None else min(_LLDP_SECONDS, next_arrival)
 
 
-Source = tuple[int, int, bytes]
-"""Segment, server and MAC address of a sender."""
+def _read_settings(forwarding: Forwarding) -> None:
+    settings = read_settings(Path())
+    if settings != forwarding.leaves.settings:
+        forwarding.apply_settings(settings)
 
 
 def read_refused(folder: Path, shape: LabShape) -> set[Source]:
@@ -138,46 +114,25 @@ def read_refused(folder: Path, shape: LabShape) -> set[Source]:
     return refused
 
 
-@dataclass(slots=True)
-class Switches:
-    """All segments, rails first, the router that joins the rails, and the senders whose frames are dropped."""
-
-    segments: Sequence[Segment]
-    router: Router
-    refused: set[Source] = field(default_factory=set)
-
-    def handle_frame(self, segment_number: int, server: int, frame: bytes) -> None:
-        """Forward or route a frame that arrived at a server's port of a segment."""
-        if (segment_number, server, frame[6:12]) in self.refused:
-            return
-        if frame[:5] == _RESERVED:
-            return  # reserved addresses are not forwarded (IEEE 802.1Q, 8.6.3)
-        routed = segment_number < len(self.router.gateways)
-        if not (routed and frame[:6] == build_gateway_mac(segment_number)):
-            self.segments[segment_number].forward(server, frame)
-        if routed:
-            for rail, output in self.router.handle_frame(segment_number, frame):
-                self.segments[rail].forward(ROUTER, output)
-
-
-def send_lldp(shape: LabShape, segments: Sequence[Segment]) -> None:
-    """Announce leaf and port by LLDP on every port."""
-    for rail, (leaf, segment) in enumerate(zip(shape.list_leaves(), segments, strict=True)):
+def send_lldp(shape: LabShape, forwarding: Forwarding) -> None:
+    """Announce leaf and port by LLDP on every port of a rail."""
+    for rail in range(shape.rails):
         source = bytes((2, 0x54, 0x42, 0xFD, rail, 0))
-        for server, send in segment.send.items():
+        for server, send in forwarding.list_plugged(rail):
+            leaf = shape.list_leaves(server)[rail]
             advertisement = lldp.Advertisement(leaf, f"swp{server + 1}", system_name=leaf, port_vlan=1)
-            send((_RESERVED + b"\x0e" + source + b"\x88\xcc" + lldp.encode(advertisement)).ljust(_SHORTEST, b"\0"))
+            send(RESERVED + b"\x0e" + source + b"\x88\xcc" + lldp.encode(advertisement))
 
 
 _BATCH = 64
 
 
-def _handle_pending_frames(port: object, switches: Switches, segment_number: int, server: int) -> None:
+def _handle_pending_frames(local: object, forwarding: Forwarding, port: CablePort) -> None:
     """Handle the pending frames of one port, at most a batch so that other ports are served."""
-    assert isinstance(port, socket.socket)  # noqa: S101 - only sockets were registered
+    assert isinstance(local, socket.socket)  # noqa: S101 - only sockets were registered
     with suppress(BlockingIOError):
         for _ in range(_BATCH):
-            switches.handle_frame(segment_number, server, port.recv(_MAX_FRAME, socket.MSG_DONTWAIT))
+            forwarding.handle_frame(port, local.recv(_MAX_FRAME, socket.MSG_DONTWAIT), time.monotonic())
 
 
 def main(arguments: Sequence[str]) -> None:
