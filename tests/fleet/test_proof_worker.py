@@ -90,12 +90,6 @@ def test_programs_yield_to_the_services_of_the_host(tmp_path: Path, pipe: tuple[
 
 
 @pytest.mark.needs("processes")
-def test_of_a_long_output_its_beginning_and_its_end_are_kept(tmp_path: Path, pipe: tuple[int, SheetInput]) -> None:
-    text = run_scripts(tmp_path, pipe[1], "echo first; seq 9999; echo last")[0]["stdout"]
-    assert (text[:8], text[-10:], len(text)) == ("first\n1\n", "9999\nlast\n", MAX_STREAM_BYTES)
-
-
-@pytest.mark.needs("processes")
 def test_a_program_that_prints_for_ever_is_ended_with_the_end_of_its_output(
     tmp_path: Path, pipe: tuple[int, SheetInput]
 ) -> None:

@@ -133,7 +133,7 @@ class Hosts:
         test = "RDMA_Write_Bidirectional_BW_Test" if argv[0] == "ib_write_bw" else "RDMA_Write_Latency_Test"
         results = {"BW_average": rate} if argv[0] == "ib_write_bw" else {"t_typical": 2.0}
         document = {"test_info": {"test": test, "Device": argv[2]}, "results": results}
-        return {**ended, "stdout": json.dumps(document)}
+        return {**ended, "stderr": json.dumps(document)}
 
     @cached_property
     def _ports(self) -> dict[str, tuple[str, int]]:

@@ -23,7 +23,7 @@ ENDED = {"status": 0, "stdout": "", "stderr": ""}
 
 def read_sample(name: str) -> dict[str, Any]:
     """Return the answer of a client that printed a sample."""
-    return {**ENDED, "stdout": (SAMPLES / name).read_text()}
+    return {**ENDED, "stderr": (SAMPLES / name).read_text()}
 
 
 def build_pings(small: str = "answered", large: str = "answered", **report: Any) -> dict[str, Any]:
@@ -114,6 +114,18 @@ CONNECTIONS: dict[str, tuple[ProbedPath, Any, Any, RungReading]] = {
         ENDED,
         RungReading("failed", None, "gpu1 to gpu2: the client did not end in time: it printed nothing"),
     ),
+    "ended by us after its result": (
+        PATH,
+        {**read_sample("bw-6.06.txt"), "status": None},
+        ENDED,
+        RungReading("failed", None, "gpu1 to gpu2: the client did not end in time: it had printed its result"),
+    ),
+    "failed after its result": (
+        PATH,
+        {**FAILED, "stderr": read_sample("bw.txt")["stderr"].partition("\n}\n")[0] + "\n}\nCouldn't close\n"},
+        ENDED,
+        RungReading("failed", None, "gpu1 to gpu2: the client failed with status 1: Couldn't close"),
+    ),
     "missing": (
         PATH,
         ENDED,
@@ -142,7 +154,7 @@ def test_connections_are_read(path: ProbedPath, a: Any, b: Any, reading: RungRea
 
 def test_writes_have_their_unit_size_device_gid_and_traffic_class() -> None:
     client, server = write_bw.build_steps(PATH)
-    common = "-m 4096 --tclass 106 -s 65536 -D 5 --report_gbits -b -q 32 --out_json --out_json_file=/dev/stdout"
+    common = "-m 4096 --tclass 106 -s 65536 -D 5 --report_gbits -b -q 32 --out_json --out_json_file=/dev/stderr"
     assert " ".join(client["argv"]) == f"ib_write_bw -d rail0 -p 18515 -F -x 3 {common} 10.0.0.2"
     assert " ".join(server["argv"]) == f"ib_write_bw -d rail0 -p 18515 -F -x 5 {common}"
 
@@ -240,8 +252,8 @@ def test_the_typical_latency_is_read() -> None:
 
 
 def test_what_debian_12_prints_without_quotes_is_read() -> None:
-    assert write_bw.read(PATH, read_sample("bw-6.06.txt"), ENDED) == RungReading("measured", 0.014666 / 2)
-    assert write_lat.read(PATH, read_sample("lat-6.06.txt"), ENDED) == RungReading("measured", 2170.07)
+    assert write_bw.read(PATH, read_sample("bw-6.06.txt"), ENDED) == RungReading("measured", 0.023950 / 2)
+    assert write_lat.read(PATH, read_sample("lat-6.06.txt"), ENDED) == RungReading("measured", 2537.05)
 
 
 WRONG = {
@@ -264,7 +276,7 @@ WRONG = {
 @pytest.mark.parametrize(("old", "new", "reason"), WRONG.values(), ids=WRONG)
 def test_output_that_is_not_as_requested_gives_no_value(old: str, new: str, reason: str) -> None:
     output = read_sample("bw.txt")
-    reading = write_bw.read(PATH, {**output, "stdout": re.sub(old, new, output["stdout"], count=1)}, ENDED)
+    reading = write_bw.read(PATH, {**output, "stderr": re.sub(old, new, output["stderr"], count=1)}, ENDED)
     assert (reading.state, reading.value) == ("unclear", None)
     assert reading.reason.startswith(f"ib_write_bw of gpu1 to gpu2: {reason}")
 

@@ -14,9 +14,7 @@ from typing import Any
 from trackbed.fleet.sheet_input import SheetInput
 
 MAX_STREAM_BYTES = 1 << 12
-"""What is kept of each stream: half of that from its beginning, half from its end. perftest's JSON, up to 2 KB, comes
-before the addresses of its flows: with 32 of them 9 KB."""
-_HALF = MAX_STREAM_BYTES // 2
+"""What is kept of the end of each stream."""
 _READ_BYTES = 1 << 14
 _POLL_SECONDS = 0.05
 
@@ -36,8 +34,7 @@ class _Child:
     def read(self, pipe: Any, name: str, selector: selectors.BaseSelector) -> None:  # noqa: ANN401 - a pipe of Popen
         """Read a part of a stream; at its end, watch it no longer."""
         part = os.read(pipe.fileno(), _READ_BYTES)
-        text = self._streams[name] + part
-        self._streams[name] = text if len(text) <= MAX_STREAM_BYTES else text[:_HALF] + text[-_HALF:]
+        self._streams[name] = (self._streams[name] + part)[-MAX_STREAM_BYTES:]
         if not part:
             selector.unregister(pipe)
             pipe.close()

@@ -15,8 +15,8 @@ from typing import Any
 
 from trackbed.prove.rungs.rung import PathEnd, ProbedPath, choose_server_port, get_mapping, get_number, get_text
 
-JSON_FILE = "/dev/stdout"
-"""A pipe of the worker: nothing is left on a disk."""
+JSON_FILE = "/dev/stderr"
+"""A pipe of the worker: nothing is left on a disk. Standard output has the addresses of all flows, before and after."""
 _MAX_CHARACTERS = 1 << 16
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 _UNQUOTED_KEY = re.compile(r"^(\s*)([A-Za-z_][\w.]*)(\s*:)", re.MULTILINE)
@@ -37,7 +37,7 @@ def build_argv(program: str, path: ProbedPath, end: PathEnd, *options: str) -> l
 
 
 def parse_results(text: str, end: PathEnd, test: str, size_bytes: int) -> Mapping[str, Any]:
-    """Return the results of the last document in perftest's output.
+    """Return the results of the last document in perftest's standard error.
 
     `test` is the name that perftest gives the test. Raises PerftestError if there is no document, or if it is of
     another test, device or message size.

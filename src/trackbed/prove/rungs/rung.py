@@ -18,6 +18,7 @@ A step is a JSON object; a worker on the node runs it and answers with a JSON ob
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -29,6 +30,8 @@ CLIENT_AFTER_SECONDS = 1.0
 _FIRST_PORT = 18515
 """TCP port of rail 0, for servers of perftest and rping: perftest's default."""
 _LONGEST_REASON = 200
+_DOCUMENT = re.compile(r"^\{$.*^\}$", re.MULTILINE | re.DOTALL)
+"""perftest's JSON, which comes by standard error: no message."""
 
 
 class PathEnd(NamedTuple):
@@ -134,7 +137,8 @@ def explain_programs(path: ProbedPath, server: object, client: object) -> RungRe
     if status == 0:
         return None
     ending = "did not end in time" if status is None else f"failed with status {status}"
-    message = shorten(get_text(client, "stderr")) or shorten(get_text(client, "stdout")) or "it printed nothing"
+    errors = _DOCUMENT.sub("it had printed its result", get_text(client, "stderr"))
+    message = shorten(errors) or shorten(get_text(client, "stdout")) or "it printed nothing"
     return RungReading("failed", reason=f"{path.a.node} to {path.b.node}: the client {ending}: {message}")
 
 

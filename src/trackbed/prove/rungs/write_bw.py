@@ -87,7 +87,7 @@ def read(path: ProbedPath, a: object, b: object) -> RungReading:
     directions = 2 if path.source_port is None else 1
     test = "RDMA_Write_Bidirectional_BW_Test" if directions == 2 else "RDMA_Write_BW_Test"  # noqa: PLR2004 - as above
     try:
-        results = perftest.parse_results(get_text(a, "stdout"), path.a, test, _SIZE_BYTES)
+        results = perftest.parse_results(get_text(a, "stderr"), path.a, test, _SIZE_BYTES)
         return RungReading("measured", perftest.read_value(results, "BW_average", "bw_avg") / directions)
     except perftest.PerftestError as error:
         return RungReading("unclear", reason=f"ib_write_bw of {path.a.node} to {path.b.node}: {error}")

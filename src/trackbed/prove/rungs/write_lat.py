@@ -30,7 +30,7 @@ def read(path: ProbedPath, a: object, b: object) -> RungReading:
     if reading := explain_programs(path, b, a):
         return reading
     try:
-        results = perftest.parse_results(get_text(a, "stdout"), path.a, "RDMA_Write_Latency_Test", _SIZE_BYTES)
+        results = perftest.parse_results(get_text(a, "stderr"), path.a, "RDMA_Write_Latency_Test", _SIZE_BYTES)
         return RungReading("measured", perftest.read_value(results, "t_typical", "avg_lat"))
     except perftest.PerftestError as error:
         return RungReading("unclear", reason=f"ib_write_lat of {path.a.node} to {path.b.node}: {error}")
