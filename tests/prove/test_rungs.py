@@ -114,18 +114,6 @@ CONNECTIONS: dict[str, tuple[ProbedPath, Any, Any, RungReading]] = {
         ENDED,
         RungReading("failed", None, "gpu1 to gpu2: the client did not end in time: it printed nothing"),
     ),
-    "ended by us after its result": (
-        PATH,
-        {**read_sample("bw-6.06.txt"), "status": None},
-        ENDED,
-        RungReading("failed", None, "gpu1 to gpu2: the client did not end in time: it had printed its result"),
-    ),
-    "failed after its result": (
-        PATH,
-        {**FAILED, "stderr": read_sample("bw.txt")["stderr"].partition("\n}\n")[0] + "\n}\nCouldn't close\n"},
-        ENDED,
-        RungReading("failed", None, "gpu1 to gpu2: the client failed with status 1: Couldn't close"),
-    ),
     "missing": (
         PATH,
         ENDED,
@@ -164,11 +152,12 @@ def test_writes_have_their_unit_size_device_gid_and_traffic_class() -> None:
     [
         pytest.param(None, None, {"-q": "32"}, id="unknown"),
         pytest.param(400, None, {"-q": "32"}, id="400 Gb/s"),
-        pytest.param(10, None, {"-q": "32", "-u": "17"}, id="10 Gb/s"),
-        pytest.param(1.0, None, {"-q": "32", "-t": "29", "-u": "18"}, id="1 Gb/s, many flows"),
-        pytest.param(1.0, 0xC000, {"-q": "1", "-u": "15"}, id="1 Gb/s, one flow"),
-        pytest.param(0.02, None, {"-q": "4", "-t": "4", "-u": "18"}, id="an emulated port"),
-        pytest.param(0.0001, None, {"-q": "1", "-t": "1", "-u": "22"}, id="hardly any"),
+        pytest.param(100, None, {"-q": "32", "-u": "15"}, id="100 Gb/s"),
+        pytest.param(10, None, {"-q": "32", "-u": "18"}, id="10 Gb/s"),
+        pytest.param(1.0, None, {"-q": "32", "-t": "17", "-Q": "1", "-u": "19"}, id="1 Gb/s, many flows"),
+        pytest.param(1.0, 0xC000, {"-q": "1", "-u": "16"}, id="1 Gb/s, one flow"),
+        pytest.param(0.0045, None, {"-s": "8192", "-q": "5", "-t": "4", "-Q": "1", "-u": "19"}, id="an emulated port"),
+        pytest.param(0.0001, None, {"-s": "4096", "-q": "1", "-t": "1", "-Q": "1", "-u": "19"}, id="hardly any"),
     ],
 )
 def test_what_is_under_way_arrives_soon_and_is_not_sent_again_before(
@@ -176,7 +165,8 @@ def test_what_is_under_way_arrives_soon_and_is_not_sent_again_before(
 ) -> None:
     for step in write_bw.build_steps(PATH._replace(rate_gbps=rate, source_port=source_port)):
         argv = step["argv"]
-        assert {name: argv[argv.index(name) + 1] for name in ("-q", "-t", "-u") if name in argv} == options
+        values = {name: argv[argv.index(name) + 1] for name in ("-s", "-q", "-t", "-Q", "-u") if name in argv}
+        assert values == {"-s": "65536", **options}
 
 
 def test_a_single_flow_goes_one_way_with_the_flow_label_of_its_source_port() -> None:
@@ -245,6 +235,22 @@ def test_an_infiniband_port_has_no_gid_index() -> None:
 @pytest.mark.parametrize("name", ["bw.txt", "twice.txt", "bw-only.txt", "raw-qos.txt"])
 def test_the_rate_of_one_direction_is_read_from_what_perftest_prints(name: str) -> None:
     assert write_bw.read(PATH, read_sample(name), ENDED) == RungReading("measured", 776.11 / 2)
+
+
+def test_a_client_that_is_ended_after_its_result_has_measured() -> None:
+    ended = {**read_sample("bw-6.06.txt"), "status": None}
+    assert write_bw.read(PATH, ended, ENDED).state == "measured"
+    cut = {**ended, "stderr": ended["stderr"].rpartition("}")[0]}
+    assert write_bw.read(PATH, cut, ENDED).reason.startswith("gpu1 to gpu2: the client did not end in time: ")
+
+
+@pytest.mark.parametrize(
+    ("errors", "shown"), [("", "it had printed its result"), ("Couldn't close\n", "Couldn't close")]
+)
+def test_a_result_is_no_message_of_a_client_that_failed(errors: str, shown: str) -> None:
+    failed = {**read_sample("bw-6.06.txt"), "status": 1}
+    failed["stderr"] += errors
+    assert write_bw.read(PATH, failed, ENDED).reason == f"gpu1 to gpu2: the client failed with status 1: {shown}"
 
 
 def test_the_typical_latency_is_read() -> None:

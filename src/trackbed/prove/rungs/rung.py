@@ -128,16 +128,17 @@ def shorten(text: str) -> str:
 def explain_programs(path: ProbedPath, server: object, client: object) -> RungReading | None:
     """Return the reading of two programs that did not both end well: missing, silent or failed; else None.
 
-    The server is path.b, the client path.a. The client's status counts: servers end as their client does.
+    The server is path.b, the client path.a. The client's status counts: servers end as their client does. One that was
+    ended after its result has measured: closing its connections belongs to no measurement.
     """
     for end, output in ((path.a, client), (path.b, server)):
         if program := get_text(output, "missing"):
             return RungReading("not-tested", reason=explain_missing(program), node=end.node)
-    status = get_mapping(client).get("status", -1)
-    if status == 0:
+    status, errors = get_mapping(client).get("status", -1), get_text(client, "stderr")
+    if status == 0 or (status is None and _DOCUMENT.search(errors)):
         return None
     ending = "did not end in time" if status is None else f"failed with status {status}"
-    errors = _DOCUMENT.sub("it had printed its result", get_text(client, "stderr"))
+    errors = _DOCUMENT.sub("it had printed its result", errors)
     message = shorten(errors) or shorten(get_text(client, "stdout")) or "it printed nothing"
     return RungReading("failed", reason=f"{path.a.node} to {path.b.node}: the client {ending}: {message}")
 

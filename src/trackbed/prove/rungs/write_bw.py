@@ -17,19 +17,23 @@ from trackbed.prove.rungs.rung import (
     get_text,
 )
 
-_SIZE_BYTES = 65536
+_SIZE_BYTES, _LEAST_SIZE_BYTES = 65536, 4096
 _TRAFFIC_SECONDS = 5
+_LEAST_MESSAGES = 256
+"""Of fewer messages in the time of traffic, each is too large a part of the rate: slow ports get smaller messages."""
 _DEPTH = 128
-"""Messages under way of each flow, by default (DEF_TX_BW of perftest)."""
+"""Messages under way of each flow, by default (DEF_TX_BW of perftest); if fewer, each is counted by itself (-Q 1)."""
 _LEAST_DEPTH = 4
 """Slow ports get fewer flows rather than less depth: all flows end a message at once, and few messages are counted."""
 _TIMEOUT, _MAX_TIMEOUT = 14, 31
 """Timeout of an acknowledgement by default (DEF_QP_TIME of perftest): 67 ms; and the largest (IBTA, 5 bits)."""
 _TIMEOUT_UNIT_SECONDS = 4.096e-6
 """A timeout T is this times 2 to the power of T (IBTA specification, Local ACK Timeout)."""
-_TIMES_ARRIVAL = 2
-_DRAIN_SECONDS = 0.5
-"""All that is under way when the traffic ends has to arrive within this time, or the test outlives its round."""
+_TIMES_ARRIVAL = 4
+"""An acknowledgement waits behind as much that goes the other way, and twice that is no loss yet."""
+_DRAIN_SECONDS = 0.3
+"""All that is under way has to arrive within this time: perftest counts it as of the 3 s that it measures (of 5, less
+DEF_MARGIN of 2), and a test must not outlive its round."""
 
 
 def build_steps(path: ProbedPath) -> tuple[Step, Step]:
@@ -39,10 +43,11 @@ def build_steps(path: ProbedPath) -> tuple[Step, Step]:
 
 
 def _build_argv(path: ProbedPath, end: PathEnd) -> list[str]:
-    options = ["-s", str(_SIZE_BYTES), "-D", str(_TRAFFIC_SECONDS), "--report_gbits"]
-    flows, depth = _compute_load(path.rate_gbps, FLOWS if path.source_port is None else 1)
-    options += [] if depth == _DEPTH else ["-t", str(depth)]
-    timeout = _compute_timeout(path.rate_gbps, flows * depth)
+    size_bytes = _compute_size(path.rate_gbps)
+    options = ["-s", str(size_bytes), "-D", str(_TRAFFIC_SECONDS), "--report_gbits"]
+    flows, depth = _compute_load(path.rate_gbps, size_bytes, FLOWS if path.source_port is None else 1)
+    options += [] if depth == _DEPTH else ["-t", str(depth), "-Q", "1"]
+    timeout = _compute_timeout(path.rate_gbps, flows * depth * size_bytes)
     options += [] if timeout == _TIMEOUT else ["-u", str(timeout)]
     if path.source_port is None:
         options += ["-b", "-q", str(flows)]
@@ -51,23 +56,31 @@ def _build_argv(path: ProbedPath, end: PathEnd) -> list[str]:
     return perftest.build_argv("ib_write_bw", path, end, *options)
 
 
-def _compute_load(rate_gbps: float | None, most_flows: int) -> tuple[int, int]:
+def _compute_size(rate_gbps: float | None) -> int:
+    """Return the size of messages at this rate, a power of two."""
+    if rate_gbps is None:
+        return _SIZE_BYTES
+    largest = rate_gbps * 1e9 / 8 * _TRAFFIC_SECONDS / _LEAST_MESSAGES
+    return min(_SIZE_BYTES, max(_LEAST_SIZE_BYTES, 1 << int(math.log2(largest))))
+
+
+def _compute_load(rate_gbps: float | None, size_bytes: int, most_flows: int) -> tuple[int, int]:
     """Return how many flows there are at this rate, and how many messages of each may be under way."""
     if rate_gbps is None:
         return most_flows, _DEPTH
-    messages = int(rate_gbps * 1e9 / 8 * _DRAIN_SECONDS / _SIZE_BYTES)
+    messages = int(rate_gbps * 1e9 / 8 * _DRAIN_SECONDS / size_bytes)
     flows = max(1, min(most_flows, messages // _LEAST_DEPTH))
     return flows, max(1, min(_DEPTH, messages // flows))
 
 
-def _compute_timeout(rate_gbps: float | None, messages: int) -> int:
-    """Return the timeout of an acknowledgement, for this many messages under way at this rate.
+def _compute_timeout(rate_gbps: float | None, size_bytes: int) -> int:
+    """Return the timeout of an acknowledgement, for this many bytes under way at this rate.
 
     On a slow port the default passes before a message has arrived, and all is sent again without end.
     """
     if rate_gbps is None:
         return _TIMEOUT
-    seconds = _TIMES_ARRIVAL * messages * _SIZE_BYTES * 8 / (rate_gbps * 1e9)
+    seconds = _TIMES_ARRIVAL * size_bytes * 8 / (rate_gbps * 1e9)
     return min(_MAX_TIMEOUT, max(_TIMEOUT, math.ceil(math.log2(seconds / _TIMEOUT_UNIT_SECONDS))))
 
 
@@ -87,10 +100,10 @@ def read(path: ProbedPath, a: object, b: object) -> RungReading:
     directions = 2 if path.source_port is None else 1
     test = "RDMA_Write_Bidirectional_BW_Test" if directions == 2 else "RDMA_Write_BW_Test"  # noqa: PLR2004 - as above
     try:
-        results = perftest.parse_results(get_text(a, "stderr"), path.a, test, _SIZE_BYTES)
+        results = perftest.parse_results(get_text(a, "stderr"), path.a, test, _compute_size(path.rate_gbps))
         return RungReading("measured", perftest.read_value(results, "BW_average", "bw_avg") / directions)
     except perftest.PerftestError as error:
         return RungReading("unclear", reason=f"ib_write_bw of {path.a.node} to {path.b.node}: {error}")
 
 
-RUNG = Rung("write_bw", "rdma", "Gb/s", 10.0, build_steps, read, "ib_write_bw", scale="rate")
+RUNG = Rung("write_bw", "rdma", "Gb/s", 12.0, build_steps, read, "ib_write_bw", scale="rate")
