@@ -53,6 +53,7 @@ TYPES = {
     "lab run": RunResult,
     "lab soak": SoakResult,
     "lab vm run": Phase,
+    "lab vm prove": Phase,
     "lab kubernetes run": Phase,
     "lab kubernetes roll": Phase,
 }

@@ -55,6 +55,7 @@ UNREAD = {
     "lab vm down": "prints a line",
     "lab vm exec": "prints what its program prints",
     "lab vm heal": "needs servers; prints a line",
+    "lab vm prove": "needs servers; prints phases",
     "lab vm reboot": "needs servers; prints a line",
     "lab vm run": "needs servers; prints phases",
     "lab vm status": "needs servers; its table is laid out as all are",

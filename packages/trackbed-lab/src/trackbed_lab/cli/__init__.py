@@ -10,6 +10,7 @@ from trackbed_lab.cli.rates import rates
 from trackbed_lab.cli.run import run
 from trackbed_lab.cli.soak import soak
 from trackbed_lab.cli.up import down, up
+from trackbed_lab.cli.vm_prove import prove as vm_prove
 from trackbed_lab.cli.vm_run import run as vm_run
 
 
@@ -30,5 +31,5 @@ for _command in (run, up, status, execute, break_, heal, doctor, down, rates, so
     command.add_command(_command)
 for _command in (kubernetes_run.run, kubernetes_roll.roll, kubernetes_pods.execute, kubernetes_pods.logs):
     kubernetes.command.add_command(_command)
-for _command in (vm_run, vm_faults.break_, vm_faults.heal):
+for _command in (vm_run, vm_prove, vm_faults.break_, vm_faults.heal):
     vm.command.add_command(_command)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import click
 
+from trackbed_lab.cli.proof import run_screen
 from trackbed_lab.cli.session import (
     build_phase_printer,
     exit_on_errors,
@@ -58,14 +58,6 @@ def rates(source: str | None, slow: int, seed: int) -> None:
 
 
 def _prove(plan: Plan, launcher: tuple[str, ...]) -> ProofReport:
-    """Run a screen by rates, whose workers a launcher starts."""
-    from trackbed.cli.prove import run_proof
-    from trackbed.fleet.proof_ssh import run_sheets
-    from trackbed.fleet.run import SshOptions
-    from trackbed.prove.proof import prove
-    from trackbed.prove.report import build_report
     from trackbed_lab.rates import RUNGS
 
-    names = [node.name for node in plan.nodes]
-    proof, _ = run_proof(prove(plan, "screen", RUNGS), partial(run_sheets, names, SshOptions(launcher=launcher)))
-    return build_report(proof)
+    return run_screen(plan, RUNGS, launcher)

@@ -1,0 +1,135 @@
+"""A proof of emulated servers: sound first, then with one fault after the other, of which each has to be named.
+
+servers    new ones
+apply      `trackbed apply` on each server
+rate       a rate is found that all ports sustain at once on this machine
+sound      all ports capped at a lower one: nobody is blamed, and hardly a rate is out of line
+...        a phase for each fault (module proof_faults): it is named first, and nobody else is blamed
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from trackbed.fabric.plan.plan import Plan
+from trackbed.prove.report import ProofReport
+from trackbed.prove.rungs import LADDER, write_bw
+from trackbed_lab.run_result import Phase, PhaseOutcome
+from trackbed_lab.vm.channel import execute_command
+from trackbed_lab.vm.lab import VmLabError
+from trackbed_lab.vm.leaves import SwitchSettings, write_settings
+from trackbed_lab.vm.proof_faults import FAULTS, FaultPlace, ProofFault
+from trackbed_lab.vm.run import VmRun, apply_locally, summarize_output
+from trackbed_lab.vm.switch import REFUSED_SECONDS
+
+_SCRIPT_SECONDS = 60.0
+_LINE_SHARE = 1.04
+"""Rate of a port in the leaf, as a share of the Fabric's. The headers of RoCE v2 are 74 bytes for 4,096 of content, and
+an acknowledgement of what comes the other way is another 62."""
+
+_RATE_TRIES = 5
+_LESS = 0.75
+"""The next rate to try, and the rate of the proofs, as a share of the last: a busy moment is no fault."""
+_ODD_RATES = {write_bw.RUNG.name: 0.1}
+"""Rung -> share of its tests that may be neither right nor wrong enough for a blame."""
+
+Prove = Callable[[Plan, Sequence[str]], ProofReport]
+"""Runs a proof of the lab's servers on these rungs and returns its report."""
+
+
+def run_phases(run: VmRun, prove: Prove) -> tuple[Phase, ...]:
+    """Run all phases on servers that have just come up; a fault that is not named does not keep back the next."""
+    run.run_phase("apply", lambda: _apply(run))
+    if run.run_phase("rate", lambda: _find_rate(run, prove)) and run.run_phase(
+        "sound", lambda: _prove_sound(run, prove)
+    ):
+        sound = _build_sound(run.plan)
+        node = run.plan.nodes[1]
+        place = FaultPlace(node, node.ports[-1])
+        for fault in FAULTS:
+            run.run_phase(fault.name, partial(_prove_fault, run, sound, fault, place, prove), after_failure=True)
+    return tuple(run.phases)
+
+
+def _apply(run: VmRun) -> PhaseOutcome:
+    documents = apply_locally(run)
+    failures = [output for document, output in documents if document is None]
+    left = [change["what"] for document, _ in documents if document for change in document["changes"]]
+    if failures or left:
+        return failures[0] if failures else f"left: {left}", False
+    return f"{[document['applied'] for document, _ in documents if document]} changes", True
+
+
+def _set_leaves(run: VmRun, settings: SwitchSettings) -> None:
+    write_settings(Path(run.lab.folder), settings)
+    time.sleep(2 * REFUSED_SECONDS)
+
+
+def _build_sound(plan: Plan) -> SwitchSettings:
+    """Return the settings of leaves that pass the plan's rate."""
+    return SwitchSettings(gbps=None if plan.rate_gbps is None else plan.rate_gbps * _LINE_SHARE)
+
+
+def _find_rate(run: VmRun, prove: Prove) -> PhaseOutcome:
+    """Find a rate that all ports sustain at once, from the Fabric's downwards, and put it into the run's plan."""
+    gbps = run.plan.rate_gbps
+    if gbps is None:
+        raise VmLabError("the Fabric states no rate (spec.rate), and ports of a lab negotiate none; state 0.02 Gb/s")
+    tried = []
+    for _ in range(_RATE_TRIES):
+        plan = run.plan._replace(rate_gbps=gbps)
+        _set_leaves(run, _build_sound(plan))
+        report = prove(plan, (write_bw.RUNG.name,))
+        tried.append(f"{gbps:.2g} Gb/s: {_summarize(report)}")
+        gbps *= _LESS
+        if _is_sound(report):
+            run.plan = run.plan._replace(rate_gbps=gbps)
+            return f"{gbps:.2g} Gb/s, after {'; '.join(tried)}", True
+    return "; ".join(tried), False
+
+
+def _prove_sound(run: VmRun, prove: Prove) -> PhaseOutcome:
+    _set_leaves(run, _build_sound(run.plan))
+    report = prove(run.plan, LADDER)
+    return _summarize(report), _is_sound(report)
+
+
+def _is_sound(report: ProofReport) -> bool:
+    """Return whether nobody is blamed, and all passes but a few rates: a busy moment of the machine is no fault."""
+    return not report.culprits and all(
+        rung.planned - rung.verdicts["pass"] - rung.verdicts["warn"] <= rung.planned * _ODD_RATES.get(rung.rung, 0)
+        for rung in report.rungs
+    )
+
+
+def _prove_fault(run: VmRun, sound: SwitchSettings, fault: ProofFault, place: FaultPlace, prove: Prove) -> PhaseOutcome:
+    """Inject a fault, prove, and heal it; check that it is named, and nothing else."""
+    try:
+        _set_leaves(run, fault.change_leaves(place, sound))
+        _run_script(run, place, fault.break_script)
+        report = prove(run.plan, LADDER)
+    finally:
+        _run_script(run, place, fault.heal_script)
+        _set_leaves(run, sound)
+    named = [fault.is_named(place, culprit) for culprit in report.culprits]
+    return _summarize(report), bool(named) and all(named)
+
+
+def _run_script(run: VmRun, place: FaultPlace, script: str) -> None:
+    channel = run.lab.find_server(place.node.name).channel
+    text = script.format(rdma=place.rdma, netdev=place.port.netdev)
+    result = execute_command(channel, ["sh", "-c", text], _SCRIPT_SECONDS)
+    if result.status:
+        raise VmLabError(f"{text}: {summarize_output(result)}")
+
+
+def _summarize(report: ProofReport) -> str:
+    """Return the culprits of a proof, and its rungs by verdict."""
+    culprits = [f"{culprit.where} ({culprit.rung})" for culprit in report.culprits]
+    rungs = [
+        f"{rung.rung} " + ", ".join(f"{count} {verdict}" for verdict, count in rung.verdicts.items() if count)
+        for rung in report.rungs
+    ]
+    rungs += [f"write_bw {rung.median:.3g} Gb/s" for rung in report.rungs if rung.rung == "write_bw" and rung.median]
+    return "; ".join([*(culprits or ["nobody is blamed"]), *rungs])

@@ -1,0 +1,77 @@
+"""`trackbed lab vm prove`: each fault is where it belongs, and is told from the others in what a proof says."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import pytest
+from trackbed_lab.vm.leaves import LeafSettings, PortSettings, SwitchSettings
+from trackbed_lab.vm.machine import LabShape
+from trackbed_lab.vm.proof_faults import FAULTS, FaultPlace, ProofFault
+from trackbed_lab.vm.run import derive_shape
+
+from tests.prove.hosts import SOUND_GBPS, Hosts, build_plan
+from tests.prove.test_small_fabrics import SlowUplinkHosts
+from trackbed.fabric.model.load import load_fabric
+from trackbed.fabric.plan.compute import compute_plan
+from trackbed.fabric.plan.plan import Plan
+from trackbed.prove.report import ProofReport, build_report
+
+LAB_PLAN: Plan = compute_plan(
+    load_fabric(files("trackbed_lab.vm").joinpath("proof.yaml").read_bytes(), "proof.yaml").fabric, {}
+)
+PLAN = build_plan(4, 2)
+"""The lab's Fabric with the names of simulated hosts."""
+PLACE = FaultPlace(PLAN.nodes[1], PLAN.nodes[1].ports[-1])
+PORT = ("n2", 1)
+HOSTS = {
+    "slow port": Hosts(PLAN, gbps={PORT: 0.6 * SOUND_GBPS}),
+    "lossy port": Hosts(PLAN, gbps={PORT: 0.1 * SOUND_GBPS}),
+    "wrong leaf": Hosts(PLAN, silent=[("n2", 0), PORT]),
+    "leaf MTU 1500": Hosts(PLAN, small_mtu=[("n1", 1), PORT]),
+    "missing GID": Hosts(PLAN, without_gid=[PORT]),
+    "slow uplink": SlowUplinkHosts(PLAN),
+}
+SAME_SIGN = {"slow port", "lossy port", "missing GID", "wrong leaf"}
+"""Faults of which the port is blamed."""
+
+
+@pytest.fixture(scope="module")
+def reports() -> dict[str, ProofReport]:
+    """What a proof says of simulated hosts with each fault."""
+    return {name: build_report(hosts.prove()) for name, hosts in HOSTS.items()}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_named_by_the_proof_of_it_and_not_by_those_of_others(
+    fault: ProofFault, reports: dict[str, ProofReport]
+) -> None:
+    named = {name for name, report in reports.items() if all(fault.is_named(PLACE, c) for c in report.culprits)}
+    assert fault.name in named
+    assert named <= (SAME_SIGN if fault.name in SAME_SIGN else {fault.name})
+
+
+def test_the_labs_servers_are_as_its_fabric_says() -> None:
+    assert [node.name for node in LAB_PLAN.nodes] == ["node-0", "node-1", "node-2", "node-3"]
+    assert [len({node.ports[rail].leaf for node in LAB_PLAN.nodes}) for rail in (0, 1)] == [2, 2]
+
+
+def test_faults_change_the_leaves_where_they_are_and_keep_the_rate() -> None:
+    node = LAB_PLAN.nodes[1]
+    place = FaultPlace(node, node.ports[-1])
+    sound = SwitchSettings(gbps=1.0)
+    changed = {fault.name: fault.change_leaves(place, sound) for fault in FAULTS}
+    assert {settings.gbps for settings in changed.values()} == {1.0}
+    assert changed["missing GID"] == sound
+    assert changed["slow port"].ports == {"node-1/1": PortSettings(rate_share=0.6)}
+    assert changed["wrong leaf"].ports == {
+        "node-1/1": PortSettings(plugged_into=0),
+        "node-1/0": PortSettings(plugged_into=1),
+    }
+    assert changed["leaf MTU 1500"].leaves == {node.ports[1].leaf: LeafSettings(mtu_bytes=1500)}
+    assert list(changed["slow uplink"].leaves) == [node.ports[1].leaf]
+
+
+def test_each_server_has_the_leaves_of_its_unit() -> None:
+    shape = derive_shape(LAB_PLAN, LabShape())
+    assert [shape.list_leaves(server)[1] for server in range(4)] == [node.ports[1].leaf for node in LAB_PLAN.nodes]
