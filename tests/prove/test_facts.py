@@ -36,6 +36,12 @@ def test_the_interface_tells_the_rate_where_the_rdma_device_does_not(speed: str,
     assert facts.rate_gbps == rate
 
 
+@pytest.mark.parametrize("rate", ["0.0000001", "0", "6401", "9" * 400])
+def test_a_rate_that_no_link_has_is_no_rate(rate: str) -> None:
+    answer = {"files": {f"{PORT}/rate": f"{rate} Gb/sec (4X NDR)"}}
+    assert parse_facts(answer, END, "ethernet").rate_gbps is None
+
+
 @pytest.mark.parametrize("output", [None, [], {"files": 1}, {"files": {1: 2}}, {"missing": {"a": 1}}])
 def test_an_answer_of_another_form_has_no_facts(output: object) -> None:
     facts = parse_facts(output, END, "ethernet")

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from trackbed.fabric.bounds import LEAST_PORT_GBPS, LINK_GBPS
 from trackbed.prove.rungs import PATH_RUNGS, gid
 from trackbed.prove.rungs.rung import PathEnd, Step, get_mapping
 
@@ -92,7 +93,7 @@ def parse_facts(output: object, end: PathEnd, link_type: str) -> PortFacts:
     }
     return PortFacts(
         gid.find_gid(end, link_type, texts),
-        rate,
+        rate if rate and LEAST_PORT_GBPS <= rate <= LINK_GBPS.high else None,
         lane_gts * lanes * code if lane_gts and lanes else None,
         counters,
         frozenset(name for name in _list_missing(output) if isinstance(name, str)),
