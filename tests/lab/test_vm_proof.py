@@ -7,6 +7,7 @@ from importlib.resources import files
 import pytest
 from trackbed_lab.vm.leaves import LeafSettings, PortSettings, SwitchSettings
 from trackbed_lab.vm.machine import LabShape
+from trackbed_lab.vm.proof import find_lack
 from trackbed_lab.vm.proof_faults import FAULTS, FaultPlace, ProofFault
 from trackbed_lab.vm.run import derive_shape
 
@@ -75,3 +76,19 @@ def test_faults_change_the_leaves_where_they_are_and_keep_the_rate() -> None:
 def test_each_server_has_the_leaves_of_its_unit() -> None:
     shape = derive_shape(LAB_PLAN, LabShape())
     assert [shape.list_leaves(server)[1] for server in range(4)] == [node.ports[1].leaf for node in LAB_PLAN.nodes]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lack"),
+    [
+        ("", "", ""),
+        ("node-[0-3]", "node-[0-2]", "3 nodes of 2 rails: "),
+        ("nodesPerUnit: 2", "nodesPerUnit: 4", "one leaf a rail: "),
+        ("rate: 0.0045", "", "no spec.rate: "),
+    ],
+)
+def test_a_fabric_in_which_faults_look_alike_is_told_before_servers_start(old: str, new: str, lack: str) -> None:
+    text = files("trackbed_lab.vm").joinpath("proof.yaml").read_text().replace(old, new)
+    message = find_lack(compute_plan(load_fabric(text.encode(), "proof.yaml").fabric, {}))
+    assert message.startswith(lack)
+    assert bool(message) == bool(lack)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trackbed.cli.options import output_option
+from trackbed.cli.options import output_option, refuse
 from trackbed_lab.cli.proof import run_screen
 from trackbed_lab.cli.session import build_phase_printer
 from trackbed_lab.cli.vm import folder_option, memory_option, start_servers
@@ -39,11 +39,13 @@ def prove(source: str | None, folder: Path, memory: int, keep: bool, output_form
     """
     from trackbed_lab.run_result import Phase
     from trackbed_lab.vm import lab
-    from trackbed_lab.vm.proof import run_phases
+    from trackbed_lab.vm.proof import find_lack, run_phases
     from trackbed_lab.vm.run import begin_run
 
     start = time.monotonic()
     fabric, plan = load_plan(source, example_name="proof.yaml")
+    if lack := find_lack(plan):
+        refuse(f"{source or 'proof.yaml'}: {lack}")
     vm_lab = start_servers(folder, derive_shape(plan, memory), lab.UP_SECONDS, detached=keep)
     execute = (sys.executable, "-m", "trackbed", "lab", "vm", "exec", "--stdin", "--dir", str(folder), "%h", "--")
     try:

@@ -28,6 +28,8 @@ _LINE_SHARE = 1.04
 """Rate of a port in the leaf, as a share of the Fabric's. The headers of RoCE v2 are 74 bytes for 4,096 of content, and
 an acknowledgement of what comes the other way is another 62."""
 
+_LEAST_NODES, _LEAST_RAILS = 4, 2
+"""With fewer nodes a port has no two partners of which both could be well."""
 _RATE_TRIES = 5
 _LESS = 0.75
 """The next rate to try, and the rate of the proofs, as a share of the last: a busy moment is no fault."""
@@ -36,6 +38,18 @@ _ODD_RATES = {write_bw.RUNG.name: 0.1}
 
 Prove = Callable[[Plan, Sequence[str]], ProofReport]
 """Runs a proof of the lab's servers on these rungs and returns its report."""
+
+
+def find_lack(plan: Plan) -> str:
+    """Return what a plan lacks in which each fault has to be told from the others; empty if nothing."""
+    nodes, rails = len(plan.nodes), len(plan.common.rails)
+    if nodes < _LEAST_NODES or rails < _LEAST_RAILS:
+        return f"{nodes} nodes of {rails} rails: faults are told apart from {_LEAST_NODES} nodes of {_LEAST_RAILS} on"
+    if len({node.ports[-1].leaf for node in plan.nodes}) == 1:
+        return "one leaf a rail: an uplink needs two; let spec.nodesPerUnit be half of the nodes"
+    if plan.rate_gbps is None:
+        return "no spec.rate: the search for a rate begins there; 0.0045 suits two cores without KVM"
+    return ""
 
 
 def run_phases(run: VmRun, prove: Prove) -> tuple[Phase, ...]:
@@ -73,10 +87,7 @@ def _build_sound(plan: Plan) -> SwitchSettings:
 
 def _find_rate(run: VmRun, prove: Prove) -> PhaseOutcome:
     """Find a rate that all ports sustain at once, from the Fabric's downwards, and put it into the run's plan."""
-    gbps = run.plan.rate_gbps
-    if gbps is None:
-        raise VmLabError("the Fabric states no rate (spec.rate), and ports of a lab negotiate none; state 0.02 Gb/s")
-    tried = []
+    gbps, tried = run.plan.rate_gbps or 0.0, []
     for _ in range(_RATE_TRIES):
         plan = run.plan._replace(rate_gbps=gbps)
         _set_leaves(run, _build_sound(plan))
