@@ -253,6 +253,13 @@ def test_a_result_is_no_message_of_a_client_that_failed(errors: str, shown: str)
     assert write_bw.read(PATH, failed, ENDED).reason == f"gpu1 to gpu2: the client failed with status 1: {shown}"
 
 
+@pytest.mark.parametrize("line", ["{", "}", "}\n{"])
+@pytest.mark.parametrize("status", [None, 1])
+def test_a_megabyte_of_braces_is_read_at_once(line: str, status: int | None) -> None:
+    braces = {**ENDED, "status": status, "stderr": f"{line}\n" * (1 << 19)}
+    assert write_bw.read(PATH, braces, ENDED).state in {"failed", "unclear"}  # a pattern takes an hour
+
+
 def test_the_typical_latency_is_read() -> None:
     assert write_lat.read(PATH, read_sample("lat.txt"), ENDED) == RungReading("measured", 1.79)
 

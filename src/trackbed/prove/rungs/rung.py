@@ -18,7 +18,6 @@ A step is a JSON object; a worker on the node runs it and answers with a JSON ob
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -30,8 +29,6 @@ CLIENT_AFTER_SECONDS = 1.0
 _FIRST_PORT = 18515
 """TCP port of rail 0, for servers of perftest and rping: perftest's default."""
 _LONGEST_REASON = 200
-_DOCUMENT = re.compile(r"^\{$.*^\}$", re.MULTILINE | re.DOTALL)
-"""perftest's JSON, which comes by standard error: no message."""
 
 
 class PathEnd(NamedTuple):
@@ -135,12 +132,23 @@ def explain_programs(path: ProbedPath, server: object, client: object) -> RungRe
         if program := get_text(output, "missing"):
             return RungReading("not-tested", reason=explain_missing(program), node=end.node)
     status, errors = get_mapping(client).get("status", -1), get_text(client, "stderr")
-    if status == 0 or (status is None and _DOCUMENT.search(errors)):
+    has_result, message = _split_result(errors)
+    if status == 0 or (status is None and has_result):
         return None
     ending = "did not end in time" if status is None else f"failed with status {status}"
-    errors = _DOCUMENT.sub("it had printed its result", errors)
-    message = shorten(errors) or shorten(get_text(client, "stdout")) or "it printed nothing"
+    message = shorten(message) or shorten(get_text(client, "stdout")) or "it printed nothing"
     return RungReading("failed", reason=f"{path.a.node} to {path.b.node}: the client {ending}: {message}")
+
+
+def _split_result(errors: str) -> tuple[bool, str]:
+    """Return whether perftest's JSON is in a standard error, and what comes after it; else all of it.
+
+    No pattern: a node may print a megabyte of braces.
+    """
+    begin, end = f"\n{errors}".find("\n{\n"), errors.rfind("\n}\n")
+    if begin < 0 or end < begin:
+        return False, errors
+    return True, errors[end + 3 :].strip() or "it had printed its result"
 
 
 def explain_missing(program: str) -> str:
