@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ pytestmark = pytest.mark.needs("root", "nsenter", "unshare", "ssh")
 HOSTS, REFUSED = 10, 10
 KILLED, WITHOUT_GID = 7, 2
 """In round 2 of a screen, gpu007 meets gpu004 on both rails, and waits for replies that a leaf has dropped."""
+FIRST_ROUND = set(range(8))
+"""Numbers of the tests of a screen's first round, of eight hosts with two rails."""
 LEAF_HOSTS = range(4, 7)
 """The hosts of the leaf whose MTU is 1500, on rail 0."""
 FABRIC = """apiVersion: trackbed.dev/v1alpha1
@@ -75,8 +78,13 @@ class Network:
         inode = self.site.netns(number).stat().st_ino
         return [int(path.name) for path in Path("/proc").glob("[0-9]*") if is_worker(path, inode)]
 
-    def prove(self, nodes: str, *words: str, react: Callable[[str], None] = lambda _: None) -> Proof:
-        """Run the command, over SSH unless words say else; `react` gets each line of its standard error as it comes."""
+    def prove(
+        self, nodes: str, *words: str, react: Callable[[str], None] = lambda _: None, killed_after: str | None = None
+    ) -> Proof:
+        """Run the command, over SSH unless words say else; `react` gets each line of its standard error as it comes.
+
+        `killed_after`: the line of its standard error after which the command itself is killed.
+        """
         login = [] if "--launch" in words else ["--ssh-config", "ssh_config"]
         argv = [sys.executable, "-m", "trackbed", "prove", "-f", "fabric.yaml", "--nodes", nodes, "-o", "json", *words]
         output = self.site.folder / "proof.json"
@@ -95,8 +103,10 @@ class Network:
             for line in process.stderr or ():
                 events.append(line.rstrip())
                 react(events[-1])
+                if events[-1] == killed_after:
+                    process.kill()
         wait_until(lambda: not any(map(self.find_workers, range(1, HOSTS))), "no worker is left on a host")
-        return Proof(json.loads(output.read_text()), process.returncode, events)
+        return Proof(json.loads(output.read_text() or "{}"), process.returncode, events)
 
 
 def is_worker(process: Path, inode: int) -> bool:
@@ -212,6 +222,24 @@ def test_a_launcher_starts_the_workers_and_what_it_does_not_start_is_not_tested(
     assert proof.events.count("ping: round 2 is repeated for the 2 tests that were lost") == 1
     refusal = f"{launcher} did not start it (exit status 1: enter: error: %h is not in the allocation)"
     assert [entry["nodes"] for entry in proof.document["untested"] if entry["reason"] == refusal] == [["gpu010"]]
+
+
+def test_a_proof_that_was_killed_in_round_2_goes_on_from_there(network: Network) -> None:
+    """Its workers end with it; round 1 is not run again."""
+    file = network.site.folder / "answers.jsonl"
+    words = ("--rungs", "ping,gid", "--answers", str(file))
+    first = network.prove("gpu[001-008]", *words, killed_after="ping: round 2 of 3")
+    assert (first.status, first.document) == (-signal.SIGKILL, {})
+    sides = Counter(answer["number"] for answer in map(json.loads, file.read_text().splitlines()[1:]))
+    answered = {number for number, count in sides.items() if count == 2}
+    second = network.prove("gpu[001-008]", *words)
+    assert second.status == 3  # by IP alone
+    assert second.document["summary"].startswith("unknown: 40 tests planned: 40 pass, 0 warn, 0 fail, ")
+    assert second.events[0].endswith(f", with {len(answered)} tests that were answered")
+    assert answered
+    assert ("ping: round 1 of 3" in second.events) == bool(FIRST_ROUND - answered)
+    assert "ping: round 3 of 3" in second.events
+    assert not file.exists()
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackbed.fleet.sheet_run import LATE_SECONDS, SheetRun
+from trackbed.fleet.sheet_run import LATE_SECONDS, SheetCalls, SheetRun
 
 STEP: dict[str, Any] = {"pings": []}
 
@@ -83,14 +83,18 @@ class Case:
     line: Line = field(default_factory=Line)
     events: list[str] = field(default_factory=list)
     answers: list[tuple[Mapping[int, Any], Mapping[str, str]]] = field(default_factory=list)
+    kept: list[tuple[int, int, object]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.run = SheetRun(self.hosts, self._advance, self.line, self.events.append)
+        self.run = SheetRun(self.hosts, self.line, SheetCalls(self._advance, self.events.append, self._keep))
         self.run.start()
 
     def _advance(self, outputs: Mapping[int, Any], failures: Mapping[str, str]) -> Sheet | None:
         self.answers.append((outputs, failures))
         return self.sheets[len(self.answers) - 1] if len(self.answers) <= len(self.sheets) else None
+
+    def _keep(self, attempt: int, step_id: int, output: object) -> None:
+        self.kept.append((attempt, step_id, output))
 
     def begin(self, *hosts: str) -> None:
         """Let workers begin."""
@@ -168,6 +172,7 @@ def test_a_worker_that_dies_in_a_round_costs_that_round_alone() -> None:
     case.answer(repeated)
     assert (len(case.answers[1][0]), case.answers[1][1]) == (8, {})
     assert case.events[-1] == "ping: round 1 is repeated for the 1 tests that were lost"
+    assert [(attempt, step_id) for attempt, step_id, _ in case.kept if step_id < 2] == [(1, 1), (2, 0), (2, 1)]
 
 
 def test_a_worker_that_does_not_come_back_is_told_with_its_reason_and_nothing_is_repeated() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import ip_address
@@ -62,7 +62,10 @@ class Hosts:
         in_pods: bool = False,
     ) -> Proof:
         """Run a proof to its end."""
-        run = prove(self.plan, mode, rungs, in_pods=in_pods)
+        return self.drive(prove(self.plan, mode, rungs, in_pods=in_pods), lost)
+
+    def drive(self, run: Generator[Sheet, Answers, Proof], lost: Lost = lambda *_: False) -> Proof:
+        """Answer the sheets of a proof to its end."""
         sheet = next(run)
         while True:
             self.sheets.append(sheet)

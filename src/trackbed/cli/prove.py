@@ -11,6 +11,7 @@ import click
 
 from trackbed.cli.completion import complete_nodes
 from trackbed.cli.options import output_option, plan_option, refuse
+from trackbed.cli.prove_answers import AnswerFile, answers_option, open_answers
 from trackbed.cli.prove_pods import PodOptions, pod_options, run_in_pods
 from trackbed.cli.prove_record import RecordOptions, check_railnodes, record_options, record_proof
 from trackbed.cli.prove_report import check_page, print_budget, print_report, read_baselines, write_page
@@ -28,11 +29,11 @@ from trackbed.cli.terminal import print_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
+    from trackbed.fleet.sheet_run import SheetCalls
     from trackbed.prove.proof import Proof
     from trackbed.prove.sheets import Answers, Sheet
 
-    Advance = Callable[[Mapping[int, Any], Mapping[str, str]], Sheet | None]
-    Run = Callable[[Advance, Callable[[str], None]], None]
+    Run = Callable[[SheetCalls], None]
 
 _MODES = ("screen", "cover", "full", "matrix")
 
@@ -76,6 +77,7 @@ _MODES = ("screen", "cover", "full", "matrix")
     metavar="FILE",
     help="An earlier proof (-o json): what is slower since then is bad, by model of server and firmware.",
 )
+@answers_option
 @record_options
 @pod_options
 @output_option("table", "json", "junit")
@@ -91,6 +93,7 @@ def command(
     launch: str | None,
     page: Path | None,
     against: Path | None,
+    answers_file: Path | None,
     record: bool,
     taint: bool,
     output_format: str,
@@ -115,6 +118,7 @@ def command(
       trackbed prove -f fabric.yaml --nodes all --against last-week.json
       trackbed prove -f fabric.yaml --nodes all --report proof.html -o junit >proof.xml
       trackbed prove -f fabric.yaml --nodes all --rungs ping,gid
+      trackbed prove -f fabric.yaml --nodes all --mode full --answers answers.jsonl
       trackbed prove -f fabric.yaml --nodes all --pods --image IMAGE --idle
       trackbed prove --from-cluster train --nodes all --pods --image IMAGE --idle --to-cluster --taint
       trackbed prove -f fabric.yaml --nodes "$SLURM_JOB_NODELIST" --launch 'srun --nodelist %h --ntasks 1 --overlap'
@@ -122,7 +126,8 @@ def command(
     pods = PodOptions(**pod_values)
     keeping = RecordOptions(record, taint, pods.kubeconfig, pods.context)
     if budget:
-        outputs = {"--report": page, "--against": against, "--to-cluster": record, "-o junit": output_format == "junit"}
+        outputs = {"--report": page, "--against": against, "--answers": answers_file, "--to-cluster": record}
+        outputs["-o junit"] = output_format == "junit"
         _refuse_outputs([name for name, value in outputs.items() if value])
     check_page(page)
     before = read_baselines(against) if against else None
@@ -145,16 +150,18 @@ def command(
     from trackbed.prove.proof import prove
     from trackbed.prove.report import build_report
 
-    run: Run = partial(run_on_hosts, plan, ssh)
-    if requirements is not None:
-        run = partial(run_in_pods, plan, requirements, pods, compute_ladder_budget(plan, mode, chosen).most_seconds)
-    proof, events = run_proof(prove(plan, mode, chosen, in_pods=pods.pods), run)
-    report = build_report(proof, before)
-    print_report(proof, report, output_format, events)
-    if page:
-        how = "in pods" if pods.pods else f"by {ssh.launcher[0]}" if ssh.launcher else "over SSH"
-        write_page(page, proof, report, plan.common.fabric, f"{mode} {how}")
-    unrecorded = record_proof(proof, report, keeping) if record else 0
+    with open_answers(answers_file, plan, mode, chosen, "pods" if pods.pods else "hosts") as answers:
+        run: Run = partial(run_on_hosts, plan, ssh)
+        if requirements is not None:
+            most_seconds = compute_ladder_budget(plan, mode, chosen).most_seconds
+            run = partial(run_in_pods, plan, requirements, pods, most_seconds, answers)
+        proof, events = run_proof(prove(plan, mode, chosen, in_pods=pods.pods), run, answers)
+        report = build_report(proof, before)
+        print_report(proof, report, output_format, events)
+        if page:
+            how = "in pods" if pods.pods else f"by {ssh.launcher[0]}" if ssh.launcher else "over SSH"
+            write_page(page, proof, report, plan.common.fabric, f"{mode} {how}")
+        unrecorded = record_proof(proof, report, keeping) if record else 0
     raise SystemExit(report.status or unrecorded)
 
 
@@ -164,23 +171,31 @@ def _refuse_outputs(names: Sequence[str]) -> None:
         refuse(f"--budget measures nothing; leave out {', '.join(names)}")
 
 
-def run_proof(proof: Generator[Sheet, Answers, Proof], run: Run) -> tuple[Proof, list[str]]:
-    """Run the sheets of a proof; return it with the lines of its progress."""
+def run_proof(proof: Generator[Sheet, Answers, Proof], run: Run, answers: AnswerFile) -> tuple[Proof, list[str]]:
+    """Run the sheets of a proof, without the tests that are answered; return it with the lines of its progress."""
+    from trackbed.fleet.sheet_run import SheetCalls
+    from trackbed.prove.kept import leave_out_kept
     from trackbed.prove.sheets import Answers
 
     proofs: list[Proof] = []
     events: list[str] = []
+    sheets = leave_out_kept(proof, answers.kept)
 
     def advance(outputs: Mapping[int, Any], failures: Mapping[str, str]) -> Sheet | None:
         try:
-            return next(proof) if getgeneratorstate(proof) == GEN_CREATED else proof.send(Answers(outputs, failures))
+            is_first = getgeneratorstate(sheets) == GEN_CREATED
+            sheet = next(sheets) if is_first else sheets.send(Answers(outputs, failures))
         except StopIteration as end:
             proofs.append(end.value)
             return None
+        answers.begin_sheet(sheet)
+        return sheet
 
     def report_event(text: str) -> None:
         events.append(text)
         print_line(text, err=True)
 
-    run(advance, report_event)
+    if answers.begun:
+        report_event(f"goes on from {answers.begun}, with {len(answers.kept)} tests that were answered")
+    run(SheetCalls(advance, report_event, answers.keep))
     return proofs[0], events

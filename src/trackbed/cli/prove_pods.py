@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -12,11 +11,10 @@ from trackbed.cli.render_stack import complete_stack_name
 from trackbed.cli.terminal import print_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
+    from trackbed.cli.prove_answers import AnswerFile
     from trackbed.cluster.jobs.requirements import PodRequirements
     from trackbed.fabric.plan.plan import Plan
-    from trackbed.fleet.sheet_run import Outputs, SheetPlan
+    from trackbed.fleet.sheet_run import SheetCalls
 
 _TERMINATED = 143
 """The exit status of a shell for a program that SIGTERM ended."""
@@ -83,18 +81,21 @@ def run_in_pods(
     requirements: PodRequirements,
     options: PodOptions,
     most_seconds: float,
-    advance: Callable[[Outputs, Mapping[str, str]], SheetPlan | None],
-    report: Callable[[str], None],
+    answers: AnswerFile,
+    calls: SheetCalls,
 ) -> None:
-    """Run sheets in pods. Exit with status 3 if the cluster does not let them be created, 143 after SIGTERM."""
+    """Remove the pods of runs that were killed, and run sheets in new ones.
+
+    Exit with status 3 if the cluster does not let them be created, 143 after SIGTERM.
+    """
     import asyncio
 
     from trackbed.cli.cluster_session import open_cluster
     from trackbed.cluster.proof.objects import ProofSite
-    from trackbed.cluster.proof.run import run_sheets
+    from trackbed.cluster.proof.run import remove_runs, run_sheets
 
     site = ProofSite(
-        f"proof-{secrets.token_hex(3)}",
+        answers.run_name,
         options.namespace or plan.kubernetes.namespace,
         options.image or "",
         requirements,
@@ -103,6 +104,7 @@ def run_in_pods(
     names = [node.name for node in plan.nodes]
     with open_cluster(options.kubeconfig, options.context) as cluster:
         try:
-            cluster.run(run_sheets(cluster.client, site, names, advance, report))
+            cluster.run(remove_runs(cluster.client, site.namespace, answers.former_runs))
+            cluster.run(run_sheets(cluster.client, site, names, calls))
         except asyncio.CancelledError:
             raise SystemExit(_TERMINATED) from None

@@ -11,11 +11,9 @@ import click
 from trackbed.cli.options import combine_options, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from trackbed.fabric.plan.plan import Plan
     from trackbed.fleet.run import SshOptions
-    from trackbed.fleet.sheet_run import Outputs, SheetPlan
+    from trackbed.fleet.sheet_run import SheetCalls
 
 ssh_options = combine_options(
     click.option("--user", metavar="NAME", help="Log in as this user; sudo without a password unless root."),
@@ -51,13 +49,8 @@ def build_ssh_options(user: str | None, ssh_config: Path | None, launch: str | N
     return SshOptions(launcher=tuple(launcher))
 
 
-def run_on_hosts(
-    plan: Plan,
-    ssh: SshOptions,
-    advance: Callable[[Outputs, Mapping[str, str]], SheetPlan | None],
-    report: Callable[[str], None],
-) -> None:
+def run_on_hosts(plan: Plan, ssh: SshOptions, calls: SheetCalls) -> None:
     """Run sheets on the hosts of a plan."""
     from trackbed.fleet.proof_ssh import run_sheets
 
-    run_sheets([node.name for node in plan.nodes], ssh, advance, report)
+    run_sheets([node.name for node in plan.nodes], ssh, calls)

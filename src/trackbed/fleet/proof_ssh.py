@@ -20,7 +20,7 @@ from trackbed.fleet.launcher import NODE, find_error, use_launcher
 from trackbed.fleet.node import MARK
 from trackbed.fleet.outcome import explain_oversized_output, explain_unread, judge_output
 from trackbed.fleet.run import SshOptions, configure_engine
-from trackbed.fleet.sheet_run import Outputs, SheetPlan, SheetRun
+from trackbed.fleet.sheet_run import SheetCalls, SheetRun
 from trackbed.fleet.task import HostTask
 
 IDLE_SECONDS: Final = 600
@@ -34,16 +34,15 @@ _MAX_LINES: Final = 200
 def run_sheets(
     hosts: Sequence[str],
     ssh: SshOptions,
-    advance: Callable[[Outputs, Mapping[str, str]], SheetPlan | None],
-    report: Callable[[str], None],
+    calls: SheetCalls,
 ) -> None:
-    """Run sheets on hosts until `advance` returns None; see SheetRun. The fan-out of `ssh` does not apply."""
+    """Run sheets on hosts until there are no more; see SheetRun. The fan-out of `ssh` does not apply."""
     engine = configure_engine(replace(ssh, fanout=max(1, len(hosts))))
     if ssh.launcher:
         use_launcher(engine, ssh.launcher)
     begin_seconds = ssh.connect_seconds + _BEGIN_SECONDS + len(hosts) // _CONNECTIONS_PER_SECOND
     workers = _SshWorkers(engine, begin_seconds, ssh.launcher)
-    workers.run = SheetRun(hosts, advance, workers, report)
+    workers.run = SheetRun(hosts, workers, calls)
     workers.run.start()
     engine.run()
 

@@ -49,6 +49,17 @@ class SheetPlan(Protocol):
         """The rounds, in order."""
 
 
+class SheetCalls(NamedTuple):
+    """What a run of sheets calls."""
+
+    advance: Callable[[Outputs, Mapping[str, str]], SheetPlan | None]
+    """Gets outputs by step, and why hosts are lost; returns the next sheet, or None at the end."""
+    report: Callable[[str], None]
+    """Gets lines for people."""
+    keep: Callable[[int, int, Any], None]
+    """Gets each output as it comes: number of the try (a sheet and its repeat are two), step and output."""
+
+
 class Transport(Protocol):
     """Workers on hosts; what happens there is handed to a SheetRun."""
 
@@ -89,12 +100,12 @@ class SheetRun:
     def __init__(
         self,
         hosts: Sequence[str],
-        advance: Callable[[Outputs, Mapping[str, str]], SheetPlan | None],
         transport: Transport,
-        report: Callable[[str], None],
+        calls: SheetCalls,
     ) -> None:
-        """Set what to run: `advance` gets outputs by step, and why hosts are lost; `report` gets lines for people."""
-        self._hosts, self._advance, self._transport, self._report = hosts, advance, transport, report
+        """Set what to run."""
+        self._hosts, self._transport = hosts, transport
+        self._advance, self._report, self._keep = calls
         self._live: set[str] = set()
         self._connecting: set[str] = set()
         self._failures: dict[str, str] = {}
@@ -136,6 +147,7 @@ class SheetRun:
             self._go_on()
         elif isinstance(step_id, int) and step_id in dict(self._parts[index].steps.get(host, ())):
             self._outputs[step_id] = document.get("output")
+            self._keep(self._sheet, step_id, self._outputs[step_id])
 
     def handle_close(self, host: str, reason: str) -> None:
         """Take in the end of a worker: it is started again, once for each sheet, if it had begun."""

@@ -23,7 +23,7 @@ def find_pod_ends(run: ProofState) -> Generator[Sheet, Answers, None]:
     """Replace the planned ends by those that pods have."""
     nodes, rails = run.topology.nodes, run.topology.rails
     steps = {node: [(2 * index, pod_ends.STEP)] for index, node in enumerate(nodes)}
-    answers = yield Sheet("pods", (SheetRound(FACTS_SECONDS, steps),))
+    answers = yield Sheet("pods", (SheetRound(FACTS_SECONDS, steps, {}),))
     run.failures = answers.failures
     for index, node in enumerate(nodes):
         ends = pod_ends.find_ends(run.plan.common, node, answers.outputs.get(2 * index))
@@ -45,7 +45,7 @@ def read_facts(run: ProofState) -> Generator[Sheet, Answers, dict[int, PortFacts
     for port, end in run.ends.items():
         if end.node not in run.failures and port not in run.absent:
             steps.setdefault(end.node, []).append((2 * port, build_step(end)))
-    answers = yield Sheet("files", (SheetRound(FACTS_SECONDS, steps),))
+    answers = yield Sheet("files", (SheetRound(FACTS_SECONDS, steps, {}),))
     run.failures = answers.failures
     link_type, planned = run.plan.common.link_type, run.plan.rate_gbps
     facts = {

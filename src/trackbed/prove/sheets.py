@@ -15,10 +15,11 @@ NodeSteps = Mapping[str, list[tuple[int, Step]]]
 
 
 class SheetRound(NamedTuple):
-    """A round: its length in seconds, and the numbered steps of each node."""
+    """A round: its length in seconds, the numbered steps of each node, and the paths that they test, by number."""
 
     seconds: float
     steps: NodeSteps
+    paths: Mapping[int, ProbedPath]
 
 
 class Sheet(NamedTuple):
@@ -37,7 +38,7 @@ class Answers(NamedTuple):
 
 def build_sheet(rung: Rung, title: str, rounds: Iterable[Mapping[int, ProbedPath]]) -> Sheet:
     """Return the sheet of rounds, each of which maps the numbers of its tests to their paths."""
-    return Sheet(title, tuple(SheetRound(rung.seconds, _collect_steps(rung, paths)) for paths in rounds))
+    return Sheet(title, tuple(SheetRound(rung.seconds, _collect_steps(rung, paths), paths) for paths in rounds))
 
 
 def _collect_steps(rung: Rung, paths: Mapping[int, ProbedPath]) -> dict[str, list[tuple[int, Step]]]:

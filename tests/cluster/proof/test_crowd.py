@@ -22,6 +22,7 @@ from trackbed.cluster.proof.pods import MailboxObject
 from trackbed.cluster.proof.run import run_sheets
 from trackbed.cluster.stacks import load_stack
 from trackbed.fleet.mailbox import BEGAN, ROUND_PREFIX, SHEET
+from trackbed.fleet.sheet_run import SheetCalls
 from trackbed.prove.proof import Proof, prove
 from trackbed.prove.report import build_report
 from trackbed.prove.rungs import LADDER
@@ -106,7 +107,8 @@ async def screen(kubeconfig: str, hosts: Hosts, events: list[str]) -> Proof:
         await others.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
         pods = Pods(others, hosts)
         pods.spawn(pods.reflector.run(events.append))
-        await run_sheets(client, site, [node.name for node in hosts.plan.nodes], remember(advance), events.append)
+        names = [node.name for node in hosts.plan.nodes]
+        await run_sheets(client, site, names, SheetCalls(remember(advance), events.append, lambda *_: None))
         for task in pods.tasks:
             task.cancel()
         await asyncio.gather(*pods.tasks, return_exceptions=True)

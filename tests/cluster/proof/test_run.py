@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,11 +167,36 @@ def test_a_pod_that_is_deleted_is_lost_and_nobody_is_blamed(cluster_with_kubelet
 def test_a_command_that_is_ended_removes_its_pods(cluster_with_kubelets: Cluster) -> None:
     def end_it(line: str) -> None:
         if line.startswith("ping: round 1"):
-            children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-            for child in children:
-                if b"prove" in Path(f"/proc/{child}/cmdline").read_bytes():
-                    os.kill(int(child), signal.SIGTERM)
+            signal_command(signal.SIGTERM)
 
     done = cluster_with_kubelets.prove("--rungs", "ping", react=end_it)
     assert (done.status, done.document) == (143, {})
     assert cluster_with_kubelets.count_objects() == 0
+
+
+def signal_command(number: signal.Signals) -> None:
+    """Send a signal to the command that this process has started."""
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    for child in children:
+        if b"prove" in Path(f"/proc/{child}/cmdline").read_bytes():
+            os.kill(int(child), number)
+
+
+@pytest.mark.nightly("two runs of a screen take half a minute")
+def test_a_command_that_is_killed_goes_on_in_new_pods_and_removes_the_old_ones(cluster_with_kubelets: Cluster) -> None:
+    def kill_it(line: str) -> None:
+        if line == "ping: round 2 of 3":
+            signal_command(signal.SIGKILL)
+
+    file = cluster_with_kubelets.folder / "answers.jsonl"
+    words = ("--rungs", "ping", "--answers", str(file))
+    first = cluster_with_kubelets.prove(*words, react=kill_it)
+    assert (first.status, first.document) == (-signal.SIGKILL, {})
+    assert cluster_with_kubelets.count_objects()
+    sides = Counter(answer["number"] for answer in map(json.loads, file.read_text().splitlines()[1:]))
+    is_whole = all(sides[number] == 2 for number in range(4))
+    second = cluster_with_kubelets.prove(*words)
+    assert count_verdicts(second, "ping") == {"pass": 12}, second.events
+    assert ("ping: round 1 of 3" in second.events) != is_whole
+    assert cluster_with_kubelets.count_objects() == 0
+    assert not file.exists()

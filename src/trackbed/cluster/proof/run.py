@@ -28,7 +28,7 @@ from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.proof.objects import PROOF, ProofSite, build_mailbox, build_pod, build_shared
 from trackbed.cluster.proof.pods import MailboxObject, PodObject, explain_end, explain_wait, is_stuck
 from trackbed.fleet.mailbox import BEGAN, READER, ROUND_PREFIX, SHEET
-from trackbed.fleet.sheet_run import Outputs, SheetPlan, SheetRun
+from trackbed.fleet.sheet_run import SheetCalls, SheetRun
 
 BEGIN_SECONDS: Final = 180
 """Time in which a pod must begin: its image is pulled, its rails are attached."""
@@ -65,12 +65,11 @@ async def run_sheets(
     client: DynamicClient,
     site: ProofSite,
     nodes: Sequence[str],
-    advance: Callable[[Outputs, Mapping[str, str]], SheetPlan | None],
-    report: Callable[[str], None],
+    calls: SheetCalls,
 ) -> None:
-    """Run sheets in pods until `advance` returns None; see SheetRun. Raises KubeError if nothing can be created."""
-    workers = _PodWorkers(client, site, nodes, report)
-    workers.run = SheetRun(nodes, advance, workers, report)
+    """Run sheets in pods until there are no more; see SheetRun. Raises KubeError if nothing can be created."""
+    workers = _PodWorkers(client, site, nodes, calls.report)
+    workers.run = SheetRun(nodes, workers, calls)
     task = asyncio.current_task()
     loop = asyncio.get_running_loop()
     if task is not None:
@@ -279,6 +278,12 @@ def _parse_lines(text: str) -> list[Mapping[str, Any]]:
         with suppress(msgspec.DecodeError, RecursionError):
             messages.append(msgspec.json.decode(line))
     return [message for message in messages if isinstance(message, dict)]
+
+
+async def remove_runs(client: DynamicClient, namespace: str, names: Sequence[str]) -> None:
+    """Delete all objects of runs that were killed, so that their pods give back their rails. Raises KubeError."""
+    for name in names:
+        await _delete_run(client.client, namespace, name)
 
 
 async def _delete_run(client: Client, namespace: str, name: str) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 def run_screen(plan: Plan, rungs: Sequence[str], launcher: Sequence[str]) -> ProofReport:
     """Screen all nodes of a plan on these rungs; return the report."""
     from trackbed.cli.prove import run_proof
+    from trackbed.cli.prove_answers import AnswerFile
     from trackbed.fleet.proof_ssh import run_sheets
     from trackbed.fleet.run import SshOptions
     from trackbed.prove.proof import prove
@@ -22,5 +23,5 @@ def run_screen(plan: Plan, rungs: Sequence[str], launcher: Sequence[str]) -> Pro
 
     names = [node.name for node in plan.nodes]
     ssh = SshOptions(launcher=tuple(launcher))
-    proof, _ = run_proof(prove(plan, "screen", tuple(rungs)), partial(run_sheets, names, ssh))
+    proof, _ = run_proof(prove(plan, "screen", tuple(rungs)), partial(run_sheets, names, ssh), AnswerFile())
     return build_report(proof)
