@@ -14,6 +14,8 @@ from trackbed.cli.old_forms import refuse_option
 from trackbed.cli.options import exit_unknown, output_option, refuse
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trackbed_lab.vm.lab import VmLab
     from trackbed_lab.vm.machine import LabShape
     from trackbed_lab.vm.parts import Parts
@@ -82,18 +84,25 @@ def up(folder: Path, servers: int, rails: int, memory: int, cpus: int, accelerat
 
 
 def start_servers(
-    folder: Path, shape: LabShape, timeout: float, manager: str = "networkd", *, detached: bool = True
+    folder: Path,
+    shape: LabShape,
+    timeout: float,
+    manager: str = "networkd",
+    *,
+    packages: Sequence[str] = (),
+    detached: bool = True,
 ) -> VmLab:
     """Start servers, with accelerator `auto` resolved; exit with status 3 if they do not come up.
 
-    With `detached` they outlive this process.
+    With `detached` they outlive this process. `packages`: what they have besides.
     """
     from trackbed_lab.vm import lab, parts
     from trackbed_lab.vm.managers import MANAGERS
 
     try:
         fetched = parts.fetch_parts(report_progress)
-        fetched = parts.add_packages(fetched, manager, MANAGERS[manager].PACKAGES, report_progress)
+        added = (*MANAGERS[manager].PACKAGES, *packages)
+        fetched = parts.add_packages(fetched, "-".join((manager, *packages)), added, report_progress)
         spec = lab.LabSpec(fetched, choose_accelerator(fetched, shape), manager=manager, detached=detached)
         return lab.start_lab(folder.absolute(), spec, report_progress, timeout)
     except (lab.VmLabError, parts.PartsError, OSError) as error:

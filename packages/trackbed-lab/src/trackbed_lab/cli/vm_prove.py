@@ -29,8 +29,9 @@ def prove(source: str | None, folder: Path, memory: int, keep: bool, output_form
     """Cap all ports of emulated servers at a rate that they sustain, inject faults, and let `trackbed prove` name each.
 
     The faults: a slow port, a lossy port, a cable in the wrong leaf, a leaf MTU of 1500, a missing GID, a slow uplink.
-    The whole ladder runs, RDMA by soft-RoCE. Exits with 0 when each fault is named and nothing else, with 1 when not,
-    with 3 when this machine cannot run the servers. It takes some 16 minutes on two cores.
+    The whole ladder runs, RDMA by soft-RoCE. Then it runs over SSH, and while a worker, the command and a server are
+    killed. Exits with 0 when all went as planned, with 1 when not, with 3 when this machine cannot run the servers. It
+    takes some 20 minutes on two cores.
 
     \b
     Examples:
@@ -40,16 +41,18 @@ def prove(source: str | None, folder: Path, memory: int, keep: bool, output_form
     from trackbed_lab.run_result import Phase
     from trackbed_lab.vm import lab
     from trackbed_lab.vm.proof import find_lack, run_phases
+    from trackbed_lab.vm.proof_command import PACKAGES
     from trackbed_lab.vm.run import begin_run
 
     start = time.monotonic()
     fabric, plan = load_plan(source, example_name="proof.yaml")
     if lack := find_lack(plan):
         refuse(f"{source or 'proof.yaml'}: {lack}")
-    vm_lab = start_servers(folder, derive_shape(plan, memory), lab.UP_SECONDS, detached=keep)
+    shape = derive_shape(plan, memory)
+    vm_lab = start_servers(folder, shape, lab.UP_SECONDS, packages=PACKAGES, detached=keep)
     execute = (sys.executable, "-m", "trackbed", "lab", "vm", "exec", "--stdin", "--dir", str(folder), "%h", "--")
     try:
-        shape = vm_lab.shape
+        shape = vm_lab.shape  # with its accelerator
         boot = Phase(
             "servers", time.monotonic() - start, f"{shape.servers} of {shape.rails} rails, {shape.accelerator}"
         )

@@ -5,6 +5,7 @@ apply      `trackbed apply` on each server
 rate       a rate is found that all ports sustain at once on this machine
 sound      all ports capped at a lower one: nobody is blamed, and hardly a rate is out of line
 ...        a phase for each fault (module proof_faults): it is named first, and nobody else is blamed
+...        and for each way in which the command is run (module proof_command): over SSH, and with a part killed
 """
 
 import time
@@ -19,6 +20,7 @@ from trackbed_lab.run_result import Phase, PhaseOutcome
 from trackbed_lab.vm.channel import execute_command
 from trackbed_lab.vm.lab import VmLabError
 from trackbed_lab.vm.leaves import SwitchSettings, write_settings
+from trackbed_lab.vm.proof_command import CHECKS
 from trackbed_lab.vm.proof_faults import FAULTS, FaultPlace, ProofFault
 from trackbed_lab.vm.run import VmRun, apply_locally, summarize_output
 from trackbed_lab.vm.switch import REFUSED_SECONDS
@@ -53,17 +55,29 @@ def find_lack(plan: Plan) -> str:
 
 
 def run_phases(run: VmRun, prove: Prove) -> tuple[Phase, ...]:
-    """Run all phases on servers that have just come up; a fault that is not named does not keep back the next."""
+    """Run all phases on servers that have just come up."""
     run.run_phase("apply", lambda: _apply(run))
-    if run.run_phase("rate", lambda: _find_rate(run, prove)) and run.run_phase(
+    if prove_faults(run, FAULTS, prove):
+        for name, check in CHECKS.items():
+            run.run_phase(name, partial(check, run), after_failure=True)
+    return tuple(run.phases)
+
+
+def prove_faults(run: VmRun, faults: Sequence[ProofFault], prove: Prove) -> bool:
+    """Find a rate, prove sound servers, then name each fault; one that is not named does not keep back the next.
+
+    Return whether the servers were proved sound.
+    """
+    is_sound = run.run_phase("rate", lambda: _find_rate(run, prove)) and run.run_phase(
         "sound", lambda: _prove_sound(run, prove)
-    ):
+    )
+    if is_sound:
         sound = _build_sound(run.plan)
         node = run.plan.nodes[1]
         place = FaultPlace(node, node.ports[-1])
-        for fault in FAULTS:
+        for fault in faults:
             run.run_phase(fault.name, partial(_prove_fault, run, sound, fault, place, prove), after_failure=True)
-    return tuple(run.phases)
+    return is_sound
 
 
 def _apply(run: VmRun) -> PhaseOutcome:
@@ -101,9 +115,12 @@ def _find_rate(run: VmRun, prove: Prove) -> PhaseOutcome:
 
 
 def _prove_sound(run: VmRun, prove: Prove) -> PhaseOutcome:
+    """Prove, and once again if that was not sound: a busy machine starts no program in time."""
     _set_leaves(run, _build_sound(run.plan))
-    report = prove(run.plan, LADDER)
-    return _summarize(report), _is_sound(report)
+    reports = [prove(run.plan, LADDER)]
+    if not _is_sound(reports[0]):
+        reports.append(prove(run.plan, LADDER))
+    return "; then ".join(map(_summarize, reports)), _is_sound(reports[-1])
 
 
 def _is_sound(report: ProofReport) -> bool:
