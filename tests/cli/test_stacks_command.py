@@ -89,4 +89,9 @@ def test_json_has_figures_refusals_and_the_recommendation(fabric: str) -> None:
 
 def test_the_recommendation_in_json_does_not_depend_on_the_stacks_that_are_shown(fabric: str) -> None:
     (native,) = json.loads(run("native", "-f", fabric, "-o", "json").stdout)
-    assert native["recommendation"]["alternatives"][0][0] == "network-operator-hostdevice"
+    documents = {document["name"]: document for document in json.loads(run("-f", fabric, "-o", "json").stdout)}
+    assert native["recommendation"] == documents["native"]["recommendation"]
+    assert [name for name, _ in native["recommendation"]["alternatives"]][:2] == [
+        "dranet",
+        "network-operator-hostdevice",
+    ]

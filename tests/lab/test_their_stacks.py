@@ -13,13 +13,14 @@ from trackbed_lab.cli.vm_run import load_plan
 from trackbed_lab.kubernetes.images import ImageError
 from trackbed_lab.kubernetes.job import PodInspection
 from trackbed_lab.kubernetes.stacks import STACKS, soft_rdma, spiderpool
-from trackbed_lab.kubernetes.stacks.lab_stack import ImageParts, StackTools
+from trackbed_lab.kubernetes.stacks.lab_stack import ImageParts, LabStack, StackTools
 from trackbed_lab.kubernetes.stacks.programs_folder import ProgramsFolder
-from trackbed_lab.kubernetes.stacks.run import WITHOUT_NAMES, find_strays, render_helm
+from trackbed_lab.kubernetes.stacks.run import WITHOUT_NAMES, find_strays, list_skipped, render_helm
 from trackbed_lab.vm.machine import LabShape
 from trackbed_lab.vm.run import derive_shape
 
 from trackbed.cluster.stacks import load_stack
+from trackbed.cluster.stacks.install.steps import list_release_names
 from trackbed.fabric.model.ranges import V4, format_address
 
 pytestmark = pytest.mark.needs("processes")
@@ -212,3 +213,21 @@ def test_an_address_that_is_a_ports_or_of_no_pod_is_a_stray() -> None:
     del addresses[3]
     strays = list(find_strays(plan, node, inspect_rails(addresses)))
     assert [stray.partition(":")[0] for stray in strays] == [f"node-0 rail {rail}" for rail in (0, 1, 3)]
+
+
+@pytest.mark.parametrize("lab_stack", STACKS.values(), ids=STACKS)
+def test_only_charts_that_a_stack_installs_are_skipped(lab_stack: LabStack) -> None:
+    """`apply cluster` refuses to skip another: node-feature-discovery is the site's with three stacks."""
+    assert set(list_skipped(lab_stack)) <= set(list_release_names())
+    assert set(list_skipped(lab_stack)) >= set(lab_stack.skipped_charts)
+
+
+def test_a_port_that_moves_into_a_pod_brings_its_own_addresses() -> None:
+    _, plan = load_plan(None, "trackbed_lab.kubernetes.stacks", "dranet.yaml")
+    node = plan.nodes[0]
+    addresses = {port.rail: format_address(V4, port.v4.address) for port in node.ports if port.v4}
+    assert len(addresses) == 8
+    assert list(find_strays(plan, node, inspect_rails(addresses), moved=True)) == []
+    addresses[5] = addresses[4]
+    strays = list(find_strays(plan, node, inspect_rails(addresses), moved=True))
+    assert [stray.partition(":")[0] for stray in strays] == ["node-0 rail 5"]

@@ -146,12 +146,13 @@ def test_what_the_lab_ran_is_recommended_with_what_speaks_against_it() -> None:
     assert dict(advice.alternatives)["openshift"] == "for OpenShift"
 
 
-def test_a_product_is_recommended_where_the_agent_does_not_fit() -> None:
+def test_what_ran_and_needs_least_is_recommended_where_the_agent_does_not_fit() -> None:
     names = {"resource": "nvidia.com/rail{rail}"}
     advice = advised(fabric(rails=8, addressing=DIRECT, names=names))
     assert advice is not None
-    assert advice.name == "network-operator-hostdevice"
-    assert any(reason.startswith("it alone was run: ") for reason in advice.reasons)
+    assert advice.name == "dranet"
+    assert any(reason.startswith("it was run: ") for reason in advice.reasons)
+    assert advice.alternatives[0][0] == "network-operator-hostdevice"
 
 
 def test_it_is_said_of_a_recommended_stack_that_none_of_its_pods_ran() -> None:

@@ -49,6 +49,8 @@ _OUTPUT_LINES = 12
 """Lines of a failed test's output that are shown."""
 _RAIL_ATTRIBUTE = "trackbed.dev/rail"
 """Attribute of a DRA device, which the objects of a stack give it."""
+_NAME_ATTRIBUTE, _RDMA_ATTRIBUTE = "dra.net/ifName", "dra.net/rdma"
+"""Attributes that DRANET gives a port."""
 _STATUS = (sys.executable, "-m", "trackbed", "agent", "status", "-o", "json")
 VF_LINES = """
 for path in /sys/class/net/*/device/virtfn*/net/*; do
@@ -204,7 +206,8 @@ def run_doctor(run: ClusterRun) -> PhaseOutcome:
     return vm.check_doctor(run.vm_run)
 
 
-def _apply_stack(run: ClusterRun) -> PhaseOutcome:
+def apply_native(run: ClusterRun) -> PhaseOutcome:
+    """Apply the objects of stack `native`; check that every rail is allocatable on every node."""
     stack_objects = list(iter_objects(load_stack(job.STACK), run.plan))
     for body in stack_objects:
         run.client.apply(body)
@@ -234,12 +237,23 @@ def iter_allocatable_counts(run: ClusterRun) -> Iterator[int]:
 def _iter_device_counts(run: ClusterRun) -> Iterator[int]:
     """Yield how many devices of each rail each node has in ResourceSlices."""
     rails_by_node: dict[str, list[object]] = {name: [] for name in run.node_names}
+    ports = {node.name: {port.netdev: port.rail for port in node.ports} for node in run.plan.nodes}
     for resource_slice in run.client.list("resource.k8s.io/v1", "ResourceSlice"):
         spec = resource_slice["spec"]
-        attributes = [device.get("attributes", {}).get(_RAIL_ATTRIBUTE, {}) for device in spec.get("devices", [])]
-        rails_by_node.get(spec.get("nodeName", ""), []).extend(attribute.get("int") for attribute in attributes)
+        name = spec.get("nodeName", "")
+        rails = [_find_rail(device.get("attributes", {}), ports.get(name, {})) for device in spec.get("devices", [])]
+        rails_by_node.get(name, []).extend(rails)
     for rails in rails_by_node.values():
         yield from (rails.count(rail) for rail in run.rails)
+
+
+def _find_rail(attributes: Mapping[str, Any], rails_by_netdev: Mapping[str, int]) -> object:
+    """Return the rail of a DRA device with these attributes, or None."""
+    if _RAIL_ATTRIBUTE in attributes:
+        return attributes[_RAIL_ATTRIBUTE].get("int")
+    if not attributes.get(_RDMA_ATTRIBUTE, {}).get("bool"):
+        return None
+    return rails_by_netdev.get(attributes.get(_NAME_ATTRIBUTE, {}).get("string", ""))
 
 
 def run_job(run: ClusterRun) -> PhaseOutcome:
@@ -261,9 +275,9 @@ def run_job(run: ClusterRun) -> PhaseOutcome:
 def _split_rails(run: ClusterRun) -> dict[str, list[int]]:
     """Return the rails of two more pods, half of them each. With the job's pod they use every rail of a node twice.
 
-    There are none where pods get the ports themselves.
+    There are none where pods get the ports themselves; of a port in a pod DRANET tells no rail.
     """
-    if min(iter_allocatable_counts(run)) == 1:
+    if min(iter_allocatable_counts(run)) <= 1:
         return {}
     half = len(run.rails) // 2
     return {"low": run.rails[:half], "high": run.rails[half:]}
@@ -419,7 +433,7 @@ _PHASES: dict[str, Callable[[ClusterRun], PhaseOutcome]] = {
     "reboot": join_and_reboot,
     "nodes": wait_for_nodes,
     "doctor": run_doctor,
-    "stack": _apply_stack,
+    "stack": apply_native,
     "job": run_job,
     "devices": check_devices,
     "full": check_pending_pod,

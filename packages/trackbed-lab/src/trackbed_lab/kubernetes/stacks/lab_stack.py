@@ -42,6 +42,8 @@ class LabStack:
     """Why pods cannot use RDMA here; empty if they can."""
     held: str = "true"
     """Shell command that prints a line for each address that is held on a node."""
+    moves_addresses: bool = False
+    """Whether a port brings its own address into the pod."""
     held_in_api: Callable[[BlockingClient], int] = lambda _: 0
     """Counts the addresses that the API says are held."""
     leaves: str = ""

@@ -28,6 +28,7 @@ _MANIFESTS, _BINDATA = "network-operator-manifests-26.4.1", "sriov-network-opera
 _PLUGINS = "github.com/containernetworking/plugins/plugins"
 _NFD = "sigs.k8s.io/node-feature-discovery/cmd"
 _MULTUS = "gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd"
+NFD_PROGRAMS = tuple(Program(name, "nfd", f"{_NFD}/{name}") for name in ("nfd-gc", "nfd-master", "nfd-worker"))
 GO_PROGRAMS = (
     *(
         Program(name, "cni", f"{_PLUGINS}/{folder}/{name}")
@@ -35,7 +36,7 @@ GO_PROGRAMS = (
     ),
     *(Program(name, "multus", f"{_MULTUS}/{name}") for name in ("install_multus", "thin_entrypoint")),
     Program("passthru", "multus", f"{_MULTUS}/passthru-cni"),
-    *(Program(name, "nfd", f"{_NFD}/{name}") for name in ("nfd-gc", "nfd-master", "nfd-worker")),
+    *NFD_PROGRAMS,
 )
 
 _SHARED_PLUGIN = Program(

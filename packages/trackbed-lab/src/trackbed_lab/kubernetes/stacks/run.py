@@ -23,6 +23,7 @@ from subprocess import CompletedProcess
 import yaml
 
 from trackbed.cluster.stacks import load_stack
+from trackbed.cluster.stacks.install.steps import list_release_names
 from trackbed.fabric.model.ranges import V4, format_address
 from trackbed.fabric.plan.plan import NodePlan, Plan, PortPlan
 from trackbed_lab.kubernetes import job, run
@@ -81,7 +82,7 @@ def run_phases(lab_stack: LabStack, vm_run: vm.VmRun, client: BlockingClient, im
         "reboot": run.join_and_reboot,
         "nodes": run.wait_for_nodes,
         "doctor": run.run_doctor,
-        "stack": partial(_apply_stack, lab_stack, tools),
+        "stack": partial(apply_stack, lab_stack, tools),
         "job": run.run_job,
         "devices": run.check_devices,
         "addresses": partial(_check_addresses, lab_stack),
@@ -94,7 +95,7 @@ def run_phases(lab_stack: LabStack, vm_run: vm.VmRun, client: BlockingClient, im
         vm_run.run_phase(name, partial(as_lab_errors, work, cluster_run))
 
 
-def _apply_stack(lab_stack: LabStack, tools: StackTools, cluster_run: ClusterRun) -> PhaseOutcome:
+def apply_stack(lab_stack: LabStack, tools: StackTools, cluster_run: ClusterRun) -> PhaseOutcome:
     """Apply the stack as a user does; check that every rail is allocatable on every node."""
     for name in cluster_run.node_names:
         metadata = {"name": name, "labels": dict(lab_stack.node_labels)}
@@ -104,7 +105,7 @@ def _apply_stack(lab_stack: LabStack, tools: StackTools, cluster_run: ClusterRun
     helm.chmod(helm.stat().st_mode | stat.S_IXUSR)
     fabric = tools.folder / "fabric.yaml"
     _install_site_parts(lab_stack, tools, cluster_run)
-    skips = [word for release in (*lab_stack.skipped_charts, *lab_stack.site_charts) for word in ("--skip", release)]
+    skips = [f"--skip={release}" for release in list_skipped(lab_stack)]
     argv = ["apply", "cluster", lab_stack.name, "-f", str(fabric), "--yes", "--wait", str(_GATE_SECONDS), *skips]
     process = _run_user_program(tools, [sys.executable, "-m", "trackbed", *argv])
     if process.returncode:
@@ -115,6 +116,12 @@ def _apply_stack(lab_stack: LabStack, tools: StackTools, cluster_run: ClusterRun
     least = min(run.iter_allocatable_counts(cluster_run))
     names = ", ".join(chart.component for chart in load_stack(lab_stack.name).charts(cluster_run.plan))
     return f"{names}; each rail allocatable {least} times on each node", True
+
+
+def list_skipped(lab_stack: LabStack) -> list[str]:
+    """Return the releases that `apply cluster` is not to install: the lab has none, or the site has them already."""
+    known = list_release_names()
+    return [*lab_stack.skipped_charts, *(release for release in lab_stack.site_charts if release in known)]
 
 
 def _install_site_parts(lab_stack: LabStack, tools: StackTools, cluster_run: ClusterRun) -> None:
@@ -166,7 +173,9 @@ def _check_addresses(lab_stack: LabStack, cluster_run: ClusterRun) -> PhaseOutco
     problems = [
         problem
         for name in pods
-        for problem in find_strays(cluster_run.plan, nodes[cluster_run.find_node(name)], views[name])
+        for problem in find_strays(
+            cluster_run.plan, nodes[cluster_run.find_node(name)], views[name], moved=lab_stack.moves_addresses
+        )
     ]
     checked = 0
     for name, peer in zip(pods, reversed(pods), strict=True):
@@ -202,17 +211,27 @@ def _check_ip(lab_stack: LabStack, cluster_run: ClusterRun) -> PhaseOutcome:
     return f"{summary}{reason}", count == len(cluster_run.rails)
 
 
-def find_strays(plan: Plan, node: NodePlan, view: job.PodInspection) -> Iterator[str]:
+def find_strays(plan: Plan, node: NodePlan, view: job.PodInspection, *, moved: bool = False) -> Iterator[str]:
     """Yield a message for each rail whose address the plan does not give to pods of the node.
+
+    `moved`: ports bring their own addresses into pods.
 
     NV-IPAM deals the blocks of a shared subnet to nodes as they come, and Whereabouts knows no nodes. Then each address
     is right that is in the rail's range and neither a port's nor a gateway's.
     """
     for port in node.ports:
         address = view.addresses.get(f"rail{port.rail}", "none")
-        allowed = _list_free_addresses(plan, port) if plan.common.has_shared_subnets else _list_pod_addresses(port)
+        allowed = _list_port_addresses(port) if moved else _list_allowed_addresses(plan, port)
         if address not in allowed:
             yield f"{node.name} rail {port.rail}: {address} is not of {allowed[0]} to {allowed[-1]}"
+
+
+def _list_port_addresses(port: PortPlan) -> list[str]:
+    return [format_address(V4, block.address) for block in port.addresses if block.version == V4]
+
+
+def _list_allowed_addresses(plan: Plan, port: PortPlan) -> list[str]:
+    return _list_free_addresses(plan, port) if plan.common.has_shared_subnets else _list_pod_addresses(port)
 
 
 def _list_pod_addresses(port: PortPlan) -> list[str]:
