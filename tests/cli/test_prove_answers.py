@@ -146,6 +146,21 @@ def test_a_full_disk_ends_the_keeping_and_not_the_proof(capsys: pytest.CaptureFi
     assert capsys.readouterr().err.count("no more answers are kept: No space left on device") == 1
 
 
+def test_an_answer_that_is_too_deep_to_write_does_not_end_the_proof(tmp_path: Path) -> None:
+    """A node may answer anything that can be read."""
+    nested: object = "bottom"
+    for _ in range(5000):
+        nested = [nested]
+
+    def answer(answers: AnswerFile) -> None:
+        answers.keep(2, 0, nested)
+        answers.keep(2, 2, "a")
+        answers.keep(2, 3, "b")
+
+    run_once(tmp_path / "a", answer)
+    assert run_once(tmp_path / "a", lambda _: None).kept == {KEYS[1]: ("a", "b")}
+
+
 def test_answers_of_no_test_are_not_kept(tmp_path: Path) -> None:
     run_once(tmp_path / "a", lambda answers: answers.keep(1, 999_999, "files"))
     assert len((tmp_path / "a").read_text().splitlines()) == 1

@@ -15,7 +15,7 @@ import fcntl
 import hashlib
 import os
 import secrets
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -64,10 +64,11 @@ class AnswerFile:
         self._keys = list_keys(sheet) if self.stream else {}
 
     def keep(self, attempt: int, step_id: int, output: Any) -> None:  # noqa: ANN401 - a node may answer anything
-        """Append an answer, unless it is of no test."""
+        """Append an answer, unless it is of no test, or nested so deeply that it cannot be written."""
         number, side = divmod(step_id, 2)
         if key := self._keys.get(number):
-            self._append({**key._asdict(), "side": side, "try": attempt, "output": output})
+            with suppress(RecursionError):
+                self._append({**key._asdict(), "side": side, "try": attempt, "output": output})
 
     def append_header(self, digest: str) -> None:
         """Append the line of this run."""

@@ -121,7 +121,9 @@ def check_killed_worker(run: VmRun) -> PhaseOutcome:
 
 def check_killed_runner(run: VmRun) -> PhaseOutcome:
     """Kill the command in round 2, and run it again."""
-    words = [*_launch(run), "--answers", str(Path(run.lab.folder) / "answers.jsonl")]
+    file = Path(run.lab.folder) / "answers.jsonl"
+    file.unlink(missing_ok=True)
+    words = [*_launch(run), "--answers", str(file)]
     first = _prove(run, words, lambda process: process.kill())
     second = _prove(run, words)
     rounds = [event for event in second.events if event.startswith(f"{_RUNG}: round")]
