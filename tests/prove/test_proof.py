@@ -42,6 +42,12 @@ def test_a_sound_fabric_is_proved_on_every_rung() -> None:
     ]
 
 
+def test_what_is_low_alone_is_not_called_broken() -> None:
+    report = build_report(Hosts(build_plan(4), gbps={("n2", 1): 372}).prove())
+    assert (report.status, report.culprits) == (1, ())
+    assert report.summary == "low: 56 tests planned: 53 pass, 3 warn, 0 fail, 0 unknown, 0 not-tested"
+
+
 def test_ip_alone_is_no_proof_of_rdma() -> None:
     report = build_report(Hosts(build_plan(8)).prove(rungs=("ping", GID)))
     assert report.status == 3

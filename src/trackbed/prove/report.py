@@ -179,8 +179,10 @@ def _judge_all(
         counts.update(rung.verdicts)
     total = sum(counts.values())
     tally = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("pass", "warn", "fail", "unknown", "not-tested"))
-    if culprits or any(counts[verdict] for verdict in _BAD):
+    if culprits or counts["fail"]:
         return 1, f"broken: {total} tests planned: {tally}"
+    if counts["warn"]:
+        return 1, f"low: {total} tests planned: {tally}"
     if regressions:
         return 1, f"slower than before: {total} tests planned: {tally}"
     if counts["unknown"] or counts["not-tested"] or not total:
