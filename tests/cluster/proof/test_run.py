@@ -164,13 +164,16 @@ def test_a_pod_that_is_deleted_is_lost_and_nobody_is_blamed(cluster_with_kubelet
     assert set(count_verdicts(done, "ping")) == {"pass", "not-tested"}
 
 
-def test_a_command_that_is_ended_removes_its_pods(cluster_with_kubelets: Cluster) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["term", "int"])
+def test_a_command_that_is_ended_removes_its_pods(
+    cluster_with_kubelets: Cluster, number: signal.Signals, status: int
+) -> None:
     def end_it(line: str) -> None:
         if line.startswith("ping: round 1"):
-            signal_command(signal.SIGTERM)
+            signal_command(number)
 
     done = cluster_with_kubelets.prove("--rungs", "ping", react=end_it)
-    assert (done.status, done.document) == (143, {})
+    assert (done.status, done.document) == (status, {})
     assert cluster_with_kubelets.count_objects() == 0
 
 
