@@ -3,7 +3,7 @@
 Each line is a JSON object. The first says what is proved, and each run adds such a line; the others are answers:
 
     {"proof": "digest of plan, mode and rungs", "run": "proof-1a2b3c", "at": "2026-..Z"}
-    {"sheet": "ping", "number": 7, "path": "gpu001 0 gpu002 0", "side": 0, "try": 2, "output": {...}}
+    {"sheet": "ping", "number": 7, "path": "gpu001 0 rail0 gpu002 0 rail0 - 400", "side": 0, "try": 2, "output": {...}}
 
 A line that was torn by a crash is ignored. Only one run at a time writes the file (flock(2)). It is removed when the
 proof has ended.

@@ -1,8 +1,8 @@
 """Answers that a proof has from a run that did not end: their tests are left out of its sheets.
 
-A test is known by the title of its sheet, its number there and the ports of its path, so an answer that belongs to
-another test is never taken for one. A test with the answers of both ends is not run again. Sheets without tests, which
-read files and the ends of pods, are read again: they say what is there now.
+A test is known by the title of its sheet, its number there, and the ports, devices and rate of its path. So an answer
+of another test is never taken for one, nor that of a pod that had another VF. A test with the answers of both ends is
+not run again. Sheets without tests, which read files and the ends of pods, are read again: they say what is there now.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def list_keys(sheet: Sheet) -> dict[int, KeptTest]:
 
 
 def _name_path(path: ProbedPath) -> str:
-    ends = f"{path.a.node} {path.a.rail} {path.b.node} {path.b.rail}"
-    return ends if path.source_port is None else f"{ends} {path.source_port}"
+    ends = (f"{end.node} {end.rail} {end.rdma}" for end in (path.a, path.b))
+    return f"{' '.join(ends)} {path.source_port or '-'} {path.rate_gbps or '-'}"
 
 
 def leave_out_kept(proof: Generator[Sheet, Answers, Proof], kept: Kept) -> Generator[Sheet, Answers, Proof]:
