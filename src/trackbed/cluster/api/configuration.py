@@ -14,6 +14,7 @@ from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.core.exceptions import ConfigError
 
 from trackbed.cluster.api.errors import ConfigurationError
+from trackbed.cluster.api.handshake import close_unfinished_handshake
 
 MAX_CONNECTIONS = 64
 """Limit of the connection pool."""
@@ -47,7 +48,8 @@ def open_pool(config: SingleConfig, timeout_seconds: float) -> httpx.AsyncClient
     try:
         parameters = client_adapter.ConnectionParams(timeout=httpx.Timeout(timeout_seconds)).httpx_params(config)
         limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS)
-        return httpx.AsyncClient(**parameters, limits=limits, mounts=_bypass_proxies(config.cluster.server))
+        mounts, hooks = _bypass_proxies(config.cluster.server), {"request": [close_unfinished_handshake]}
+        return httpx.AsyncClient(**parameters, limits=limits, mounts=mounts, event_hooks=hooks)
     except (ConfigError, OSError, ValueError, httpx.InvalidURL) as error:
         raise ConfigurationError(f"this kubeconfig cannot be used: {error}") from error
 
