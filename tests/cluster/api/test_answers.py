@@ -171,6 +171,15 @@ def test_a_plugin_that_logs_in(ask: Ask) -> None:
     assert ask(SOUND, exec=plugin).read_version() == "v1.36.3"
 
 
+def test_a_context_without_a_user_is_anonymous(ask: Ask, tmp_path: Path) -> None:
+    ask(SOUND)
+    config = json.loads((tmp_path / "config").read_text())
+    del config["contexts"][0]["context"]["user"]
+    (tmp_path / "config").write_text(json.dumps(config))
+    with connect(str(tmp_path / "config")) as client:
+        assert client.read_version() == "v1.36.3"
+
+
 def group(name: str, plural: str, kind: str) -> Told:
     """A server's aggregated discovery."""
     served = {"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced", "singularResource": ""}

@@ -11,6 +11,7 @@ import msgspec
 import yaml
 from lightkube.config import client_adapter
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+from lightkube.config.models import User
 from lightkube.core.exceptions import ConfigError
 
 from trackbed.cluster.api.errors import ConfigurationError
@@ -40,7 +41,7 @@ def load_configuration(kubeconfig: str | None = None, context: str | None = None
         raise ConfigurationError(f"no usable kubeconfig: {error}; name one with --kubeconfig") from error
     if single is None:
         raise ConfigurationError("the kubeconfig has no current context; name a file with --kubeconfig")
-    return single
+    return single if single.user else single._replace(user=User())  # like kubectl: a context without user is anonymous
 
 
 def open_pool(config: SingleConfig, timeout_seconds: float) -> httpx.AsyncClient:
