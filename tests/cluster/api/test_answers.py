@@ -165,9 +165,10 @@ def test_a_login_that_fails_is_told_as_such(ask: Ask, user: dict[str, Any]) -> N
 
 
 @pytest.mark.needs("processes")
-def test_a_plugin_that_logs_in(ask: Ask) -> None:
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_a_plugin_that_logs_in(ask: Ask, version: str) -> None:
     credential = json.dumps({"status": {"token": "t"}})
-    plugin = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "echo", "args": [credential]}
+    plugin = {"apiVersion": f"client.authentication.k8s.io/{version}", "command": "echo", "args": [credential]}
     assert ask(SOUND, exec=plugin).read_version() == "v1.36.3"
 
 

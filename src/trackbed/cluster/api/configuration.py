@@ -1,6 +1,6 @@
-"""Kubeconfig files: the API server and the user of a client.
+"""The API server and the user of a client, and its connections.
 
-lightkube reads the file and logs in (tokens, certificates, exec plugins).
+lightkube logs in (tokens, certificates, exec plugins).
 """
 
 from ipaddress import ip_address
@@ -10,12 +10,13 @@ import httpx2 as httpx
 import msgspec
 import yaml
 from lightkube.config import client_adapter
-from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+from lightkube.config.kubeconfig import SingleConfig
 from lightkube.config.models import User
 from lightkube.core.exceptions import ConfigError
 
 from trackbed.cluster.api.errors import ConfigurationError
 from trackbed.cluster.api.handshake import close_unfinished_handshake
+from trackbed.cluster.api.kubeconfig import load_kubeconfig
 
 MAX_CONNECTIONS = 64
 """Limit of the connection pool."""
@@ -35,8 +36,7 @@ def load_configuration(kubeconfig: str | None = None, context: str | None = None
     If `kubeconfig` is None, KUBECONFIG, ~/.kube/config and the pod's service account are tried in this order.
     """
     try:
-        config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
-        single = config.get(context)
+        single = load_kubeconfig(kubeconfig).get(context)
     except _FILE_ERRORS as error:
         raise ConfigurationError(f"no usable kubeconfig: {error}; name one with --kubeconfig") from error
     if single is None:

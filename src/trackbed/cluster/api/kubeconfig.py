@@ -1,0 +1,87 @@
+"""Kubeconfig files as kubectl reads them: several files in KUBECONFIG, relative paths, exec plugins of every version.
+
+lightkube reads one file, resolves only some paths, and knows no exec plugin of version v1.
+"""
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+import yaml
+from lightkube.config.kubeconfig import DEFAULT_KUBECONFIG, KubeConfig
+from lightkube.config.models import Cluster, NameValue, User, UserExec
+from lightkube.core.exceptions import ConfigError
+
+_EXEC_V1: Final = "client.authentication.k8s.io/v1"
+_EXEC_V1BETA1: Final = "client.authentication.k8s.io/v1beta1"
+_CLUSTER_PATHS: Final = ("certificate_auth",)
+_USER_PATHS: Final = ("client_cert", "client_key", "token_file")
+_Entry = TypeVar("_Entry", Cluster, User)
+
+
+def load_kubeconfig(path: str | None) -> KubeConfig:
+    """Return the kubeconfig at a path; by default of KUBECONFIG, then ~/.kube/config, then the pod's service account.
+
+    Of several files in KUBECONFIG the first that has a name or a current context wins, and absent ones are passed over
+    (client-go, clientcmd/loader.go). Raises what lightkube raises for a file that is no kubeconfig.
+    """
+    names = [path] if path else [name for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
+    names = names or [DEFAULT_KUBECONFIG]
+    present = [name for name in names if Path(name).expanduser().is_file()]
+    if not present and not path:
+        with suppress(ConfigError):
+            return KubeConfig.from_service_account()
+    return _merge([_read_file(Path(name).expanduser()) for name in present or names])
+
+
+def _read_file(path: Path) -> KubeConfig:
+    """Return a kubeconfig, which may leave out lists or have null for them, as kubectl writes it."""
+    content = yaml.safe_load(path.read_text())
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} is no mapping")
+    lists = {name: content.get(name) or [] for name in ("clusters", "contexts", "users")}
+    return KubeConfig.from_dict({**content, **lists}, fname=path)
+
+
+def _merge(configs: list[KubeConfig]) -> KubeConfig:
+    merged = KubeConfig(clusters={}, contexts={})
+    for config in configs:
+        folder = config.fname.parent if config.fname else Path()
+        clusters = {name: _resolve_paths(entry, folder, _CLUSTER_PATHS) for name, entry in config.clusters.items()}
+        users = {name: _resolve_user(entry, folder) for name, entry in config.users.items()}
+        merged = KubeConfig(
+            clusters=clusters | merged.clusters,
+            contexts=config.contexts | merged.contexts,
+            users=users | merged.users,
+            current_context=merged.current_context or config.current_context or None,
+        )
+    return merged
+
+
+def _resolve_paths(entry: _Entry, folder: Path, fields: tuple[str, ...]) -> _Entry:
+    """Return a cluster or user whose paths do not depend on the kubeconfig's folder."""
+    paths = {field: str(folder / path) for field in fields if (path := getattr(entry, field))}
+    return msgspec.structs.replace(entry, **paths)
+
+
+def _resolve_user(user: User, folder: Path) -> User:
+    user = _resolve_paths(user, folder, _USER_PATHS)
+    return msgspec.structs.replace(user, exec=_adapt_plugin(user.exec, folder)) if user.exec else user
+
+
+def _adapt_plugin(plugin: UserExec, folder: Path) -> UserExec:
+    """Return an exec plugin that lightkube runs as client-go runs it: it is asked in its version of the protocol.
+
+    v1 differs from v1beta1 in what a kubeconfig must have, not in what the plugin prints (KEP-541).
+    """
+    interactive = bool(sys.stdin and sys.stdin.isatty())
+    question = {"apiVersion": plugin.apiVersion, "kind": "ExecCredential", "spec": {"interactive": interactive}}
+    return msgspec.structs.replace(
+        plugin,
+        apiVersion=_EXEC_V1BETA1 if plugin.apiVersion == _EXEC_V1 else plugin.apiVersion,
+        command=str(folder / plugin.command) if "/" in plugin.command else plugin.command,
+        env=[*(plugin.env or ()), NameValue("KUBERNETES_EXEC_INFO", msgspec.json.encode(question).decode())],
+    )
