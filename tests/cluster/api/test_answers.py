@@ -65,12 +65,12 @@ def ask(server: Server, tmp_path: Path) -> Iterator[Ask]:
     """A client of the server, after telling it what to answer."""
     clients: list[BlockingClient] = []
 
-    def asked(*answers: Told, **user: Any) -> BlockingClient:
+    def asked(*answers: Told, cluster: dict[str, str] | None = None, **user: Any) -> BlockingClient:
         server.answers = list(answers)
         config = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+            "clusters": [{"name": "c", "cluster": cluster or {"server": f"http://127.0.0.1:{server.server_port}"}}],
             "users": [{"name": "u", "user": user or {"token": "t"}}],
             "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
             "current-context": "x",
@@ -179,6 +179,19 @@ def test_a_context_without_a_user_is_anonymous(ask: Ask, tmp_path: Path) -> None
     (tmp_path / "config").write_text(json.dumps(config))
     with connect(str(tmp_path / "config")) as client:
         assert client.read_version() == "v1.36.3"
+
+
+def test_the_proxy_of_a_cluster_goes_before_that_of_the_environment(
+    ask: Ask, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    cluster = {"server": "http://192.0.2.1", "proxy-url": f"http://127.0.0.1:{server.server_port}"}
+    assert ask(SOUND, cluster=cluster).read_version() == "v1.36.3"
+
+
+def test_a_proxy_that_needs_another_package_says_so(ask: Ask) -> None:
+    with pytest.raises(ConfigurationError, match="pip install socksio"):
+        ask(SOUND, cluster={"server": "http://192.0.2.1", "proxy-url": "socks5://127.0.0.1:1"})
 
 
 def group(name: str, plural: str, kind: str) -> Told:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
+from trackbed_lab.kubernetes.node import KUBERNETES_SERVICE
 
 from trackbed.cluster.api.errors import ApiRefusedError, ConfigurationError, UnknownKindError, UnreachableError
 from trackbed.cluster.api.response import Object
@@ -96,6 +98,21 @@ users: [{name: u, user: {token: t}}]
 contexts: [{name: x, context: {cluster: c, user: u}}]
 current-context: x
 """
+
+
+def read_version(kubeconfig: Path, folder: Path, tls_name: str) -> str:
+    """Return the server's version, whose certificate must have this name."""
+    config = yaml.safe_load(kubeconfig.read_text())
+    config["clusters"][0]["cluster"]["tls-server-name"] = tls_name
+    (folder / "config").write_text(yaml.safe_dump(config))
+    with connect(str(folder / "config")) as client:
+        return client.read_version()
+
+
+def test_the_certificate_may_have_another_name_than_the_address(api_server: Path, tmp_path: Path) -> None:
+    assert read_version(api_server, tmp_path, KUBERNETES_SERVICE).startswith("v")
+    with pytest.raises(UnreachableError, match=r"certificate is not valid for 'example\.org'"):
+        read_version(api_server, tmp_path, "example.org")
 
 
 def test_a_server_that_is_not_there_is_unreachable(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 lightkube logs in (tokens, certificates, exec plugins).
 """
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -11,12 +13,12 @@ import msgspec
 import yaml
 from lightkube.config import client_adapter
 from lightkube.config.kubeconfig import SingleConfig
-from lightkube.config.models import User
+from lightkube.config.models import Cluster, User
 from lightkube.core.exceptions import ConfigError
 
 from trackbed.cluster.api.errors import ConfigurationError
 from trackbed.cluster.api.handshake import close_unfinished_handshake
-from trackbed.cluster.api.kubeconfig import load_kubeconfig
+from trackbed.cluster.api.kubeconfig import ReachableCluster, load_kubeconfig
 
 MAX_CONNECTIONS = 64
 """Limit of the connection pool."""
@@ -24,6 +26,7 @@ MAX_CONNECTIONS = 64
 LOGIN_ERRORS = (ConfigError, OSError, ValueError, KeyError, TypeError)
 """Errors that lightkube raises during a request if a token file or an exec plugin is missing, malformed or fails."""
 
+_RequestHook = Callable[[httpx.Request], Awaitable[None]]
 _FILE_ERRORS = (
     *(ConfigError, OSError, ValueError, msgspec.MsgspecError, yaml.YAMLError),
     *(AttributeError, KeyError, TypeError),  # lightkube raises these for YAML that is not a kubeconfig
@@ -47,12 +50,26 @@ def load_configuration(kubeconfig: str | None = None, context: str | None = None
 def open_pool(config: SingleConfig, timeout_seconds: float) -> httpx.AsyncClient:
     """Return a connection pool with the user's credentials. Raises ConfigurationError."""
     try:
-        parameters = client_adapter.ConnectionParams(timeout=httpx.Timeout(timeout_seconds)).httpx_params(config)
+        proxy, tls_name = _read_route(config.cluster)
+        parameters = client_adapter.ConnectionParams(httpx.Timeout(timeout_seconds), proxy=proxy).httpx_params(config)
         limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS)
-        mounts, hooks = _bypass_proxies(config.cluster.server), {"request": [close_unfinished_handshake]}
-        return httpx.AsyncClient(**parameters, limits=limits, mounts=mounts, event_hooks=hooks)
+        mounts = None if proxy else _bypass_proxies(config.cluster.server)
+        hooks: list[_RequestHook] = [close_unfinished_handshake, partial(_set_tls_name, tls_name)]
+        return httpx.AsyncClient(**parameters, limits=limits, mounts=mounts, event_hooks={"request": hooks})
+    except ImportError as error:
+        raise ConfigurationError("a SOCKS proxy needs the Python package socksio: pip install socksio") from error
     except (ConfigError, OSError, ValueError, httpx.InvalidURL) as error:
         raise ConfigurationError(f"this kubeconfig cannot be used: {error}") from error
+
+
+def _read_route(cluster: Cluster) -> tuple[str | None, str | None]:
+    """Return the proxy and the TLS name of a cluster."""
+    return (cluster.proxy_url, cluster.tls_server_name) if isinstance(cluster, ReachableCluster) else (None, None)
+
+
+async def _set_tls_name(name: str | None, request: httpx.Request) -> None:
+    """Have the server's certificate checked for a name, sent as SNI; None is its address's. A request hook of httpx."""
+    request.extensions["sni_hostname"] = name
 
 
 def _bypass_proxies(server: str) -> dict[str, httpx.AsyncBaseTransport | None] | None:

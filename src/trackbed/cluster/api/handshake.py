@@ -24,7 +24,7 @@ def _build_trace() -> _Trace:
     async def trace(step: str, info: Mapping[str, Any]) -> None:
         if step == "connection.connect_tcp.complete":
             streams.append(info["return_value"])
-        elif step == "connection.start_tls.failed":
+        elif step in {"connection.start_tls.failed", "proxy.start_tls.failed"}:
             await streams.pop().aclose()
 
     return trace

@@ -1,6 +1,7 @@
 """Kubeconfig files as kubectl reads them: several files in KUBECONFIG, relative paths, exec plugins of every version.
 
-lightkube reads one file, resolves only some paths, and knows no exec plugin of version v1.
+lightkube reads one file, resolves only some paths, and knows neither exec plugins of version v1 nor the proxy and the
+TLS name of a cluster.
 """
 
 import os
@@ -11,7 +12,7 @@ from typing import Final, TypeVar
 
 import msgspec
 import yaml
-from lightkube.config.kubeconfig import DEFAULT_KUBECONFIG, KubeConfig
+from lightkube.config.kubeconfig import DEFAULT_KUBECONFIG, KubeConfig, to_mapping
 from lightkube.config.models import Cluster, NameValue, User, UserExec
 from lightkube.core.exceptions import ConfigError
 
@@ -20,6 +21,15 @@ _EXEC_V1BETA1: Final = "client.authentication.k8s.io/v1beta1"
 _CLUSTER_PATHS: Final = ("certificate_auth",)
 _USER_PATHS: Final = ("client_cert", "client_key", "token_file")
 _Entry = TypeVar("_Entry", Cluster, User)
+
+
+class ReachableCluster(Cluster, omit_defaults=True):
+    """A cluster, and how its API server is reached (client-go, clientcmd/api/v1/types.go)."""
+
+    tls_server_name: str | None = msgspec.field(name="tls-server-name", default=None)
+    """Name that the server's certificate has to have, in place of its address's; also sent as SNI."""
+    proxy_url: str | None = msgspec.field(name="proxy-url", default=None)
+    """Proxy to the server, which goes before those of the environment."""
 
 
 def load_kubeconfig(path: str | None) -> KubeConfig:
@@ -43,7 +53,9 @@ def _read_file(path: Path) -> KubeConfig:
     if not isinstance(content, dict):
         raise ConfigError(f"{path} is no mapping")
     lists = {name: content.get(name) or [] for name in ("clusters", "contexts", "users")}
-    return KubeConfig.from_dict({**content, **lists}, fname=path)
+    config = KubeConfig.from_dict({**content, **lists}, fname=path)
+    config.clusters |= to_mapping(lists["clusters"], "cluster", ReachableCluster)
+    return config
 
 
 def _merge(configs: list[KubeConfig]) -> KubeConfig:
