@@ -49,6 +49,24 @@ def test_one_of_two_ports_of_a_leaf_is_the_port(nodes: int, unit_nodes: int) -> 
     assert list_culprits(build_report(hosts.prove())) == [("port", 1, ("n2",), ())]
 
 
+ONE_RAIL = [(3, 1), (4, 1), (4, 2), (4, 4), (5, 5), (6, 3), (8, 2)]
+"""Nodes of a fabric with one rail, and of a unit: a port is in up to two thirds of all tests."""
+
+
+@pytest.mark.parametrize("share", [0.5, 0.85])
+@pytest.mark.parametrize(("nodes", "unit_nodes"), ONE_RAIL)
+def test_a_port_of_the_only_rail_is_not_the_rail(nodes: int, unit_nodes: int, share: float) -> None:
+    hosts = Hosts(build_plan(nodes, unit_nodes, rails=1), gbps={("n2", 0): SOUND_GBPS * share})
+    assert list_culprits(build_report(hosts.prove())) == [("port", 0, ("n2",), ())]
+
+
+@pytest.mark.parametrize(("nodes", "unit_nodes"), ONE_RAIL)
+def test_all_ports_of_the_only_rail_are_the_rail(nodes: int, unit_nodes: int) -> None:
+    plan = build_plan(nodes, unit_nodes, rails=1)
+    slow = {(node.name, 0): SOUND_GBPS * 0.5 for node in plan.nodes}
+    assert list_culprits(build_report(Hosts(plan, gbps=slow).prove())) == [("rail", 0, (), ())]
+
+
 @pytest.mark.parametrize(("nodes", "unit_nodes"), NODES)
 def test_a_third_leaf_tells_an_uplink_from_a_path(nodes: int, unit_nodes: int) -> None:
     plan = build_plan(nodes, unit_nodes)

@@ -74,7 +74,8 @@ def _find_rails(topology: FabricTopology, samples: Samples) -> list[Culprit]:
     low = {rail: value for rail, value in enumerate(medians) if value is not None and value < FAIL_BELOW}
     measured = sum(value is not None for value in medians)
     if len(low) < measured or measured == 1 == topology.rails:
-        return [Culprit("rail", 1 - value, rail=rail) for rail, value in low.items() if _are_leaves_low(samples, rail)]
+        wide = [rail for rail in low if _are_leaves_low(samples, rail) and _are_ports_low(topology, samples, rail)]
+        return [Culprit("rail", 1 - low[rail], rail=rail) for rail in wide]
     if low and _compute_low_share(samples, range(len(topology.leaf_of))) >= _MOST_OF:
         return [Culprit("fabric", 1 - median(low.values()))]
     return []
@@ -84,6 +85,17 @@ def _are_leaves_low(samples: Samples, rail: int) -> bool:
     """Tell whether most leaves are low within themselves: one of two that is dead makes the rail's median low too."""
     medians = samples.leaf_medians[rail]
     return sum(value < FAIL_BELOW for value in medians) >= _MOST_OF * len(medians)
+
+
+def _are_ports_low(topology: FabricTopology, samples: Samples, rail: int) -> bool:
+    """Tell whether most ports have mostly low values: of four, one that is slow is in half of the tests."""
+    counts = [
+        (samples.near[port] + samples.far[port], samples.near_low[port] + samples.far_low[port])
+        for ports in topology.ports[rail]
+        for port in ports
+    ]
+    mostly_low = [2 * low > count for count, low in counts if count]
+    return 2 * sum(mostly_low) > len(mostly_low)
 
 
 def _find_leaves(topology: FabricTopology, samples: Samples, rails: set[int | None]) -> list[Culprit]:

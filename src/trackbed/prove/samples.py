@@ -17,7 +17,8 @@ from trackbed.prove.topology import FabricTopology
 Values = Sequence[float]
 _MOST_FOR_SPREAD = 4001
 """Values from which the spread is estimated; more give no better estimate."""
-_LEAST_SPREAD = 0.01
+LEAST_SPREAD = 0.01
+"""Spread that is never taken to be smaller, whatever few values show."""
 _SIGMA_OF_MAD = 1.4826
 """Standard deviation of a normal distribution, in median absolute deviations."""
 
@@ -86,4 +87,4 @@ def _estimate_spread(
         for values, center in ((near, near_median), (far, far_median))
         if center is not None
     ]
-    return max(_LEAST_SPREAD, median(spreads) if spreads else 0.0)
+    return max(LEAST_SPREAD, median(spreads) if spreads else 0.0)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from statistics import median
+from statistics import median, stdev
 from typing import Literal, NamedTuple
 
 from trackbed.prove.findings import FAIL_BELOW
 from trackbed.prove.rounds import Round
-from trackbed.prove.samples import Values
+from trackbed.prove.samples import LEAST_SPREAD, Values
 from trackbed.prove.topology import FabricTopology
 
 MOST_REPEATS = 24
@@ -28,6 +28,8 @@ _SOUND_ERRORS = 1.5
 """A port 15 % low and a spread of 3 % is called sound with a probability of 1e-7."""
 _SLOW_ERRORS = 2.5
 """A sound port with a spread of 3 % is called slow with a probability of 5e-10."""
+_LEAST_OF_OWN, _TIMES_OWN = 5, 2.0
+"""So many values, and so many of their standard deviations, are needed for a spread of their own."""
 
 
 class PortEvidence(NamedTuple):
@@ -79,10 +81,18 @@ def decide(values: Sequence[float], spread: float) -> Literal["sound", "slow"] |
     """Return what the values of repeats say of a port; None while they are too few or too close to the limit."""
     if not values:
         return None
-    center, error = median(values), _ERROR_OF_MEDIAN * spread / math.sqrt(len(values))
+    center, error = median(values), _ERROR_OF_MEDIAN * _narrow_spread(values, spread) / math.sqrt(len(values))
     if center - _SOUND_ERRORS * error > FAIL_BELOW:
         return "sound"
     return "slow" if len(values) >= _LEAST_TRIES and center + _SLOW_ERRORS * error < FAIL_BELOW else None
+
+
+def _narrow_spread(values: Sequence[float], spread: float) -> float:
+    """Return the spread that these values have themselves, where it is much smaller.
+
+    A fault that is in half of the tests of a small fabric widens the spread of all tests.
+    """
+    return min(spread, max(LEAST_SPREAD, _TIMES_OWN * stdev(values))) if len(values) >= _LEAST_OF_OWN else spread
 
 
 class _Partners:
