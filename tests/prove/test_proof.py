@@ -127,6 +127,14 @@ def test_a_slow_port_is_blamed_by_its_rate_with_the_counters_that_rose() -> None
     assert report.repeats >= 3
 
 
+@pytest.mark.parametrize(("rise", "is_shown"), [(80, False), (81, True)])
+def test_a_counter_that_rises_at_every_port_is_no_evidence(rise: int, is_shown: bool) -> None:
+    usual = {(f"n{number}", rail): 40 for number in range(1, 13) for rail in range(2)}
+    hosts = Hosts(build_plan(12), gbps={("n6", 0): 200}, counters=usual | {("n6", 0): rise})
+    evidence = build_report(hosts.prove()).culprits[0].evidence
+    assert evidence.partition("; counters that rose: ")[2] == f"out_of_sequence +{rise} (n6 rail 0)" * is_shown
+
+
 def test_a_rate_that_the_fabric_states_counts_and_not_what_ports_negotiate() -> None:
     stated = build_plan(12)._replace(rate_gbps=200.0)
     slow = {(f"n{number}", rail): 195.0 for number in range(1, 13) for rail in range(2)}

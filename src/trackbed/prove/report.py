@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
 from typing import Literal, NamedTuple
 
 from trackbed.fabric.host_ranges import fold_hosts
@@ -28,6 +29,8 @@ from trackbed.prove.state import RungCulprit
 from trackbed.prove.topology import FabricTopology
 
 _SHOWN_COUNTERS = 4
+_UNUSUAL = 2.0
+"""A counter is evidence where it rose by more than this times what is usual at ports that are not blamed."""
 _BAD: tuple[ProofVerdict, ...] = ("fail", "warn")
 
 
@@ -217,14 +220,29 @@ def _build_culprit(proof: Proof, blamed: RungCulprit) -> CulpritReport:
 
 
 def _list_counters(proof: Proof, results: Iterable[PathResult]) -> Iterator[str]:
+    """Yield the largest rises at ports of these results, without those that other ports have as well.
+
+    A kernel counts each frame of a protocol that it does not know, such as LLDP, as rx_dropped (struct
+    rtnl_link_stats64).
+    """
     ports = dict.fromkeys(port for result in results for port in (result.test.a, result.test.b))
+    usual = _compute_usual_rises(proof, [port for port in proof.facts if port not in ports])
     rises = [
         (change.delta, f"{change.name} +{change.delta} ({_name_port(proof, port)})")
         for port in ports
         for change in proof.counters.get(port, ())
-        if change.delta
+        if change.delta and change.delta > _UNUSUAL * usual.get(change.name, 0.0)
     ]
     yield from (text for _, text in sorted(rises, key=lambda rise: -rise[0])[:_SHOWN_COUNTERS])
+
+
+def _compute_usual_rises(proof: Proof, ports: Sequence[int]) -> dict[str, float]:
+    """Return the median rise at these ports of each counter that rose at one of them."""
+    rises: defaultdict[str, list[int]] = defaultdict(list)
+    for port in ports:
+        for change in proof.counters.get(port, ()):
+            rises[change.name].append(change.delta or 0)
+    return {name: median([*risen, *[0] * (len(ports) - len(risen))]) for name, risen in rises.items()}
 
 
 def _concerns(culprit: Culprit, result: PathResult, topology: FabricTopology) -> bool:
