@@ -171,12 +171,14 @@ def _prove(run: VmRun, words: Sequence[str], react: React | None = None) -> Comm
     ):
         limit = Timer(_SECONDS, process.kill)
         limit.start()
-        for line in process.stderr or ():
-            events.append(line.rstrip())
-            if react and events[-1] == f"{_RUNG}: round 1 of 3":
-                time.sleep(write_bw.RUNG.seconds * _INTO_ROUND)
-                react(process)
-        limit.cancel()
+        try:
+            for line in process.stderr or ():
+                events.append(line.rstrip())
+                if react and events[-1] == f"{_RUNG}: round 1 of 3":
+                    time.sleep(write_bw.RUNG.seconds * _INTO_ROUND)
+                    react(process)
+        finally:
+            limit.cancel()
     document = json.loads(output.read_text() or "{}")
     return CommandProof(document, events, process.returncode)
 
