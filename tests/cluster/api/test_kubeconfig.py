@@ -64,7 +64,10 @@ def test_a_context_may_have_its_user_in_another_file(tmp_path: Path, monkeypatch
 
 def test_paths_are_beside_the_file_that_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     user = {"client-certificate": "pki/c.crt", "client-key": "/keys/c.key", "tokenFile": "token"}
-    set_files(monkeypatch, write(tmp_path / "one" / "config", "a"), write(tmp_path / "two" / "config", "b", user=user))
+    write(tmp_path / "one" / "config", "a")
+    write(tmp_path / "two" / "config", "b", user=user)
+    monkeypatch.chdir(tmp_path)
+    set_files(monkeypatch, "one/config", tmp_path / "two" / "config")
     config = load_kubeconfig(None)
     assert config.clusters["a"].certificate_auth == f"{tmp_path}/one/ca.crt"
     second = config.users["b"]

@@ -53,21 +53,21 @@ def _read_file(path: Path) -> KubeConfig:
     if not isinstance(content, dict):
         raise ConfigError(f"{path} is no mapping")
     lists = {name: content.get(name) or [] for name in ("clusters", "contexts", "users")}
-    config = KubeConfig.from_dict({**content, **lists}, fname=path)
-    config.clusters |= to_mapping(lists["clusters"], "cluster", ReachableCluster)
+    config = KubeConfig.from_dict({**content, **lists})
+    folder = path.parent.absolute()
+    clusters = to_mapping(lists["clusters"], "cluster", ReachableCluster)
+    config.clusters |= {name: _resolve_paths(entry, folder, _CLUSTER_PATHS) for name, entry in clusters.items()}
+    config.users |= {name: _resolve_user(entry, folder) for name, entry in config.users.items()}
     return config
 
 
 def _merge(configs: list[KubeConfig]) -> KubeConfig:
     merged = KubeConfig(clusters={}, contexts={})
     for config in configs:
-        folder = config.fname.parent if config.fname else Path()
-        clusters = {name: _resolve_paths(entry, folder, _CLUSTER_PATHS) for name, entry in config.clusters.items()}
-        users = {name: _resolve_user(entry, folder) for name, entry in config.users.items()}
         merged = KubeConfig(
-            clusters=clusters | merged.clusters,
+            clusters=config.clusters | merged.clusters,
             contexts=config.contexts | merged.contexts,
-            users=users | merged.users,
+            users=config.users | merged.users,
             current_context=merged.current_context or config.current_context or None,
         )
     return merged
