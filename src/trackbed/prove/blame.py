@@ -19,6 +19,7 @@ from typing import NamedTuple
 from trackbed.prove.culprits import Culprit, rank
 from trackbed.prove.findings import FAIL_BELOW
 from trackbed.prove.flows import MOST_COVER_REPEATS, find_low_flows
+from trackbed.prove.leaf_repeats import find_sound_within, group_by_leaf, is_whole
 from trackbed.prove.links import Trace, locate_flows
 from trackbed.prove.rounds import Round
 from trackbed.prove.samples import Samples, Values, count_samples
@@ -60,12 +61,15 @@ def investigate(topology: FabricTopology, results: Results) -> Generator[Request
     paths = _find_low_paths(topology, samples, is_explained)
     evidence = _collect_evidence(topology, samples, is_explained, paths)
     repeats = yield from repeat_suspects(topology, evidence, evidence.find_suspects(), samples.spread)
-    for port in (*repeats.losses, *repeats.undecided):
+    within = yield from find_sound_within(topology, samples, repeats.losses, samples.spread)
+    paths |= {topology.leaf_of[port] for port in within}
+    slow = {port: loss for port, loss in repeats.losses.items() if port not in within}
+    for port in (*slow, *repeats.undecided):
         is_explained[port] = 1
     losses = yield from find_low_flows(topology, results, is_explained)
     located = yield from locate_flows(topology, losses)
     between = located or (yield from blame_paths(topology, results, is_explained, paths, samples.spread))
-    return Blame(rank([*wide, *between, *_group_ports(topology, samples, repeats.losses)]), repeats.undecided)
+    return Blame(rank([*wide, *between, *_group_ports(topology, samples, slow)]), repeats.undecided)
 
 
 def _find_rails(topology: FabricTopology, samples: Samples) -> list[Culprit]:
@@ -183,19 +187,12 @@ def _group_ports(topology: FabricTopology, samples: Samples, losses: dict[int, f
 
 def _group_by_leaf(topology: FabricTopology, samples: Samples, losses: dict[int, float]) -> Iterator[Culprit]:
     """Yield slow ports; two or more that are all measured ports of a leaf are the leaf."""
-    by_leaf: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for port in losses:
-        by_leaf[port % topology.rails, topology.leaf_of[port]].append(port)
-    for (rail, leaf), ports in by_leaf.items():
-        if 1 < len(ports) == _count_measured(topology, samples, rail, leaf):
+    for ports in group_by_leaf(topology, losses):
+        rail, leaf = ports[0] % topology.rails, topology.leaf_of[ports[0]]
+        if is_whole(topology, samples, ports):
             yield Culprit("leaf", median(losses[port] for port in ports), rail=rail, leaves=(leaf,))
         else:
             yield from (Culprit("port", losses[p], rail=rail, nodes=(p // topology.rails,)) for p in ports)
-
-
-def _count_measured(topology: FabricTopology, samples: Samples, rail: int, leaf: int) -> int:
-    ports = next(ports for ports in topology.ports[rail] if topology.leaf_of[ports[0]] == leaf)
-    return sum(bool(samples.near[port] + samples.far[port]) for port in ports)
 
 
 def _is_node(topology: FabricTopology, samples: Samples, node: int, slow: Sequence[int]) -> bool:
