@@ -3,7 +3,7 @@
     connect    mailbox and pod are created; the worker writes that it began. A worker that died is started again by
                kubelet in the same pod, and writes that with another token
     send       a sheet is written to the mailbox, answers of the last one are removed
-    abort      the pod is deleted
+    abort      the pod is deleted; `connect` creates it anew once it is gone
 
 Two watches, of the pods and the mailboxes of this run, tell everything else. At the end, however it comes, all objects
 with the run's label are deleted, and those that earlier runs left behind.
@@ -57,6 +57,8 @@ class _Host:
     """The worker that has begun, or the last one that had."""
     was_seen: bool = False
     """Whether the watch has had the pod."""
+    gone: asyncio.Event | None = None
+    """Set once the pod that was given up is not there any more; None if none was, or another one was created."""
     read: dict[str, str] = field(default_factory=dict)
     """Answers that were handed over, by key."""
 
@@ -159,7 +161,9 @@ class _PodWorkers:
         """Close a host whose worker does not begin in time."""
         token = host.token
         try:
-            if not token:
+            if host.gone:
+                await self._replace_pod(host, host.gone)
+            elif not token:
                 async with self._writes:
                     await self._client.create(build_mailbox(self._site, host.index))
                     await self._client.create(build_pod(self._site, host.index, host.node))
@@ -170,6 +174,17 @@ class _PodWorkers:
         if host.token == token:
             pod = self._find_pod(host)
             self._close(host, f"its pod did not begin within {BEGIN_SECONDS} s{explain_wait(pod) if pod else ''}")
+
+    async def _replace_pod(self, host: _Host, gone: asyncio.Event) -> None:
+        """Create a pod that was given up anew, once it is gone. Raises KubeError."""
+        try:
+            async with asyncio.timeout(BEGIN_SECONDS):
+                await gone.wait()
+        except TimeoutError as error:
+            raise KubeError(f"the one that was given up has not ended after {BEGIN_SECONDS} s") from error
+        host.was_seen, host.gone = False, None
+        async with self._writes:
+            await self._client.create(build_pod(self._site, host.index, host.node))
 
     def _locate(self, *names: str) -> str:
         return join_path("/api/v1/namespaces", self._site.namespace, *names)
@@ -191,8 +206,10 @@ class _PodWorkers:
 
     def abort(self, host: str, reason: str) -> None:
         """Give a pod up."""
-        self._close(self._hosts[host], reason)
-        self._spawn(self._delete_pod(self._site.name_pod(self._hosts[host].index)))
+        state = self._hosts[host]
+        state.gone = asyncio.Event()
+        self._close(state, reason)
+        self._spawn(self._delete_pod(self._site.name_pod(state.index)))
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
         """Call back after a time."""
@@ -239,7 +256,10 @@ class _PodWorkers:
     def _look_at_pods(self) -> None:
         for host in self._hosts.values():
             pod = self._find_pod(host)
-            if pod is None and host.was_seen:
+            if host.gone:
+                if pod is None:
+                    host.gone.set()
+            elif pod is None and host.was_seen:
                 self._close(host, "its pod was deleted")
             elif pod is not None:
                 host.was_seen = True
@@ -257,7 +277,7 @@ class _PodWorkers:
                 if host.is_live:
                     self._close(host, "its worker died, and kubelet has started another")
                 host.token = token
-                if host.is_open:
+                if host.is_open and not host.gone:
                     host.is_live = True
                     self.run.handle_begin(host.node)
             if host.is_live:
