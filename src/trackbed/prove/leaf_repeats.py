@@ -16,7 +16,8 @@ from trackbed.prove.samples import Samples, Values
 from trackbed.prove.suspects import decide
 from trackbed.prove.topology import FabricTopology
 
-_MOST_TURNS = 3
+_MOST_TURNS = 5
+"""From so many values on, a leaf tells its own spread (module suspects)."""
 
 
 def find_sound_within(
