@@ -25,6 +25,7 @@ def _build_trace() -> _Trace:
         if step == "connection.connect_tcp.complete":
             streams.append(info["return_value"])
         elif step in {"connection.start_tls.failed", "proxy.start_tls.failed"}:
-            await streams.pop().aclose()
+            for stream in streams:
+                await stream.aclose()
 
     return trace
