@@ -65,7 +65,7 @@ def ask(server: Server, tmp_path: Path) -> Iterator[Ask]:
     """A client of the server, after telling it what to answer."""
     clients: list[BlockingClient] = []
 
-    def asked(*answers: Told, cluster: dict[str, str] | None = None, **user: Any) -> BlockingClient:
+    def open_client(*answers: Told, cluster: dict[str, str] | None = None, **user: Any) -> BlockingClient:
         server.answers = list(answers)
         config = {
             "apiVersion": "v1",
@@ -79,7 +79,7 @@ def ask(server: Server, tmp_path: Path) -> Iterator[Ask]:
         clients.append(connect(str(tmp_path / "config")))
         return clients[-1]
 
-    yield asked
+    yield open_client
     for client in clients:
         client.__exit__()
 

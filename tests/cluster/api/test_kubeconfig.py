@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lightkube.core.exceptions import ConfigError
 
 from trackbed.cluster.api.configuration import load_configuration
 from trackbed.cluster.api.errors import ConfigurationError
@@ -110,7 +109,19 @@ def test_a_plugin_is_asked_in_its_version(tmp_path: Path, version: str, command:
     assert (question["apiVersion"], question["kind"]) == (api_version, "ExecCredential")
 
 
-def test_a_file_that_is_no_mapping_is_named(tmp_path: Path) -> None:
-    (tmp_path / "1").write_text("- a")
-    with pytest.raises(ConfigError, match=f"{tmp_path}/1 is no mapping"):
-        load_kubeconfig(str(tmp_path / "1"))
+@pytest.mark.parametrize(
+    "text", ["- a", "{broken", "clusters: [1]", "users: [{name: u}]", "clusters: x", "[" * 5000, "\xff"]
+)
+def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    (tmp_path / "2").write_bytes(text.encode("latin-1"))
+    set_files(monkeypatch, write(tmp_path / "1", "a"), tmp_path / "2")
+    with pytest.raises(ConfigurationError, match=f"no usable kubeconfig: {tmp_path}/2: "):
+        load_configuration()
+
+
+@pytest.mark.parametrize("context", [["a"], {"a": 1}, 3, "c"])
+def test_a_context_may_be_called_anything(tmp_path: Path, context: object) -> None:
+    path = write(tmp_path / "1", "a")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "current-context": context}))
+    with pytest.raises(ConfigurationError, match="no usable kubeconfig"):
+        load_configuration(str(path))

@@ -9,8 +9,6 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import httpx2 as httpx
-import msgspec
-import yaml
 from lightkube.config import client_adapter
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.config.models import Cluster, User
@@ -27,10 +25,6 @@ LOGIN_ERRORS = (ConfigError, OSError, ValueError, KeyError, TypeError)
 """Errors that lightkube raises during a request if a token file or an exec plugin is missing, malformed or fails."""
 
 _RequestHook = Callable[[httpx.Request], Awaitable[None]]
-_FILE_ERRORS = (
-    *(ConfigError, OSError, ValueError, msgspec.MsgspecError, yaml.YAMLError),
-    *(AttributeError, KeyError, TypeError),  # lightkube raises these for YAML that is not a kubeconfig
-)
 
 
 def load_configuration(kubeconfig: str | None = None, context: str | None = None) -> SingleConfig:
@@ -40,7 +34,7 @@ def load_configuration(kubeconfig: str | None = None, context: str | None = None
     """
     try:
         single = load_kubeconfig(kubeconfig).get(context)
-    except _FILE_ERRORS as error:
+    except (ConfigError, OSError, ValueError, KeyError, TypeError) as error:  # KeyError: a context names no cluster
         raise ConfigurationError(f"no usable kubeconfig: {error}; name one with --kubeconfig") from error
     if single is None:
         raise ConfigurationError("the kubeconfig has no current context; name a file with --kubeconfig")

@@ -20,6 +20,10 @@ _EXEC_V1: Final = "client.authentication.k8s.io/v1"
 _EXEC_V1BETA1: Final = "client.authentication.k8s.io/v1beta1"
 _CLUSTER_PATHS: Final = ("certificate_auth",)
 _USER_PATHS: Final = ("client_cert", "client_key", "token_file")
+_FORMAT_ERRORS: Final = (
+    *(ValueError, msgspec.MsgspecError, yaml.YAMLError, RecursionError),
+    *(AttributeError, KeyError, TypeError),  # lightkube raises these for YAML that is not a kubeconfig
+)
 _Entry = TypeVar("_Entry", Cluster, User)
 
 
@@ -36,7 +40,7 @@ def load_kubeconfig(path: str | None) -> KubeConfig:
     """Return the kubeconfig at a path; by default of KUBECONFIG, then ~/.kube/config, then the pod's service account.
 
     Of several files in KUBECONFIG the first that has a name or a current context wins, and absent ones are passed over
-    (client-go, clientcmd/loader.go). Raises what lightkube raises for a file that is no kubeconfig.
+    (client-go, clientcmd/loader.go). Raises ConfigError, OSError, and KeyError for a service account without variables.
     """
     names = [path] if path else [name for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
     names = names or [DEFAULT_KUBECONFIG]
@@ -48,13 +52,22 @@ def load_kubeconfig(path: str | None) -> KubeConfig:
 
 
 def _read_file(path: Path) -> KubeConfig:
-    """Return a kubeconfig, which may leave out lists or have null for them, as kubectl writes it."""
-    content = yaml.safe_load(path.read_text())
+    """Return a kubeconfig, which may leave out lists or have null for them, as kubectl writes it.
+
+    Raises ConfigError, which names the file, and OSError.
+    """
+    try:
+        return _parse(path.read_text(), path.parent.absolute())
+    except _FORMAT_ERRORS as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _parse(text: str, folder: Path) -> KubeConfig:
+    content = yaml.safe_load(text)
     if not isinstance(content, dict):
-        raise ConfigError(f"{path} is no mapping")
+        raise TypeError("no mapping")
     lists = {name: content.get(name) or [] for name in ("clusters", "contexts", "users")}
     config = KubeConfig.from_dict({**content, **lists})
-    folder = path.parent.absolute()
     clusters = to_mapping(lists["clusters"], "cluster", ReachableCluster)
     config.clusters |= {name: _resolve_paths(entry, folder, _CLUSTER_PATHS) for name, entry in clusters.items()}
     config.users |= {name: _resolve_user(entry, folder) for name, entry in config.users.items()}
