@@ -90,10 +90,11 @@ class _Server:
         self._device, self._place, self._folder = device, place, folder
         self._paths = {1: ""}
         self._ids = {"": 1}
+        # Without a reply, as 25 (FLUSH), an operation is not asked for again.
         self._replies: dict[int, Callable[[str, bytes], bytes]] = {
             1: self._lookup,
-            3: lambda path, _: struct.pack("=QII", 0, 0, 0) + self._stat(path),
-            4: lambda path, _: struct.pack("=QII", 0, 0, 0) + self._stat(path),
+            3: self._get_attributes,
+            4: self._get_attributes,
             5: self._read_link,
             9: self._make_folder,
             11: self._remove_folder,
@@ -102,7 +103,6 @@ class _Server:
             16: self._write,
             17: lambda *_: struct.pack("=5Q4I24x", 0, 0, 0, 0, 0, 4096, 255, 4096, 0),
             18: lambda *_: b"",
-            25: lambda *_: b"",
             26: lambda *_: struct.pack("=4IHHIIHHI28x", 7, 31, 0, 0, 8, 8, _MAX_WRITE, 1, 0, 0, 0),
             27: lambda *_: struct.pack("=QII", 0, 0, 0),
             28: self._list,
@@ -167,9 +167,16 @@ class _Server:
         size = len(node.target) if isinstance(node, Link) else 4096
         return _ATTR.pack(number, size, 0, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
 
+    def _get_attributes(self, path: str, _: bytes) -> bytes:
+        return struct.pack("=QII", self._count_seconds(path), 0, 0) + self._stat(path)
+
+    def _count_seconds(self, path: str) -> int:
+        """Return for how long the kernel need not ask for an entry again."""
+        return _FOR_EVER if self._folder.stays(path) else 0
+
     def _lookup(self, path: str, body: bytes) -> bytes:
         child = _join(path, body)
-        attributes, seconds = self._stat(child), _FOR_EVER if self._folder.stays(child) else 0
+        attributes, seconds = self._stat(child), self._count_seconds(child)
         return attributes[:8] + struct.pack("=QQQII", 0, seconds, seconds, 0, 0) + attributes
 
     def _read_link(self, path: str, _: bytes) -> bytes:

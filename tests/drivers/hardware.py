@@ -5,9 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import struct
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from tests.drivers import fuse, wire
 from tests.drivers.fuse import Node
+from tests.drivers.names import Names
 from tests.drivers.port import ZERO_MAC, Port, Vf, to_eui64
 from tests.drivers.rdma_core import RdmaCore
 from tests.drivers.sysfs import build_tree, stays
@@ -38,12 +38,11 @@ class Hardware:
     extra: dict[str, Node] = field(default_factory=dict)
     """More of sysfs, by path below it."""
     made: int = 0
-    listing: KernelSocket | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while `listing` is used: FUSE has a thread of its own."""
+    names: Names = field(init=False)
 
     def __post_init__(self) -> None:
         """Find the ports' interfaces and give them an alias; make RDMA devices."""
+        self.names = Names(self.namespace)
         for number, port in enumerate(self.ports):
             self.mark(f"eth{number}", port.pci)
             port.reopen = partial(self.reopen, port.pci)
@@ -142,21 +141,11 @@ class Hardware:
             index = links.get_link(sock, name).index
             alias = codec.pack_attribute(IFLA_IFALIAS, pci.encode())
             sock.send([Message(links.RTM_NEWLINK, 0, _INFO.pack(0, 0, index, 0, 0) + alias)])
+        self.names.forget()
 
     def list_names(self) -> dict[str, tuple[str, int, str]]:
         """Return name, index and MAC of each interface in the host's namespace by PCI address."""
-        with self.lock:
-            self.listing = self.listing or KernelSocket(self.namespace)
-            interfaces = wire.list_interfaces(self.listing._socket)  # noqa: SLF001 - the model's own socket
-        return {
-            codec.as_text(item[IFLA_IFALIAS]): (
-                codec.as_text(item[links.IFLA_IFNAME]),
-                index,
-                bytes(item[links.IFLA_ADDRESS]).hex(":"),
-            )
-            for index, item in interfaces
-            if IFLA_IFALIAS in item
-        }
+        return self.names.read()
 
     def is_up(self, pci: str) -> bool:
         """Tell whether an interface of the host is up."""
@@ -211,10 +200,8 @@ def plug_in(
         folder = fuse.Folder(
             partial(build_tree, hardware), core.make_folder, core.remove_folder, partial(stays, hardware)
         )
-        with fuse.serve(sysfs, folder):
+        with closing(hardware.names), fuse.serve(sysfs, folder):
             yield hardware
-        if hardware.listing:
-            hardware.listing.close()
     finally:
         os.close(namespace)
         os.close(far_namespace)

@@ -88,12 +88,12 @@ def stays(plugged: Plugged, path: str) -> bool:
     devices = [f"{folder}/{port.pci}" for port in plugged.ports for folder in ("devices/pci0000:00", "bus/pci/devices")]
     if any(path.startswith(f"{device}/") for device in devices):
         return not any(part in path for part in ("/net", "/infiniband", "/virtfn"))
-    return path in devices or path in _FOLDERS
+    return path in devices or path in _FOLDERS or path.startswith("bus/pci/drivers/")
 
 
 _FOLDERS = frozenset(
     [
-        *("devices", "devices/pci0000:00", "bus", "bus/pci", "bus/pci/devices", "bus/pci/drivers", "module"),
+        *("", "devices", "devices/pci0000:00", "bus", "bus/pci", "bus/pci/devices", "bus/pci/drivers", "module"),
         *("class", "class/net", "class/infiniband", "kernel", "kernel/config", "kernel/config/rdma_cm"),
     ]
 )
