@@ -83,7 +83,7 @@ def test_more_fabrics_than_may_wait_are_refused_at_once(monkeypatch: pytest.Monk
 
 
 def test_pods_are_reviewed_while_a_large_fabric_is() -> None:
-    spec = {"nodes": [{"hosts": "gpu-[0-99999]"}], "rails": 8, "addressing": {"scheme": "none"}}
+    spec = {"nodes": [{"hosts": "gpu-[0-29999]"}], "rails": 8, "addressing": {"scheme": "none"}}
     large = {**HEAD, "metadata": {"name": "large"}, "spec": {**spec, "kubernetes": {"stack": "aws-efa"}}}
     webhook = Webhook(Fixed(state=KNOWN))
     thread = threading.Thread(target=asked, args=(webhook, "/fabrics", review(large)))
