@@ -161,7 +161,7 @@ def test_what_a_test_abandoned_gets_no_second_chance(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("is_building", [False, True])
-def test_beside_a_long_build_there_is_the_pure_lane_alone_and_it_yields(
+def test_beside_a_long_build_there_is_the_pure_lane_alone_and_short_lanes_yield(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_building: bool
 ) -> None:
     begun: list[tuple[str, bool, Sequence[str]]] = []
@@ -182,8 +182,8 @@ def test_beside_a_long_build_there_is_the_pure_lane_alone_and_it_yields(
     assert sorted(begun) == [
         ("cluster", True, []),
         ("kernel", is_building, []),
-        ("lab", is_building, []),
-        ("pure", False, ["nice"] if is_building else []),
+        ("lab", is_building, ("nice", "-n", "5")),
+        ("pure", False, ("nice", "-n", "5")),
     ]
 
 

@@ -1,12 +1,13 @@
 """Run all tests in lanes beside each other: `python -m tools.lanes [--all]`, which `scripts/test` calls.
 
     fetch      what must be fetched or built (tools/prefetch.py)
-    pure       at once; it needs a core for two minutes, and leaves it to builds
+    pure       at once; it needs a core for three minutes, and leaves it to others
     kernel     at once; most of its time it waits for the kernel
     lab        at once; most of its time it waits for processes
     cluster    when its programs are built; most of its time it waits for API servers
 
 Where a build takes minutes, kernel and lab wait for it too: beside them it takes twice as long, and cluster follows it.
+The short lanes, pure and lab, yield to the long ones: the last lane to end would otherwise run alone, on one core.
 
 A few failures of the lanes cluster, kernel and lab get a second chance in a new process: a test that passes then is
 reported as FLAKY and blocks nothing. The end is a table of the lanes, the reasons of skips, and the first failure.
@@ -33,6 +34,9 @@ LANE_SECONDS: Final = 4 * 3600
 """Limit for a lane, which takes a quarter of an hour, and with nightly tests some hours."""
 SECOND_CHANCES: Final = 10
 """More failures than these are no accident."""
+_SHORT: Final = frozenset({"pure", "lab"})
+_YIELDING: Final = ("nice", "-n", "5")
+"""A third of the time of those that want it as well: enough for every limit of a test."""
 _TAIL: Final = 24
 """Lines of the first failure at the end."""
 _WIDTH: Final = 400
@@ -128,7 +132,7 @@ def run_lanes(options: Sequence[str], folder: Path, *, is_building: bool = False
         if lane == "cluster" and results["fetch"].status:
             results[lane] = Result(lane, 1, failures={"lane cluster": "not run: its programs cannot be had"})
             return
-        results[lane] = run_lane(lane, options, folder, prefix=["nice"] if is_building and lane == "pure" else [])
+        results[lane] = run_lane(lane, options, folder, prefix=_YIELDING if lane in _SHORT else [])
         give_second_chance(results[lane], options, folder)
 
     def fetch() -> None:
