@@ -1,6 +1,7 @@
 """The lanes in which `scripts/test` runs the tests beside each other, each in a process of its own.
 
     cluster    a fixture starts an API server
+    rollout    the same in the folders charts and controller: what is installed, and what it does node by node
     lab        the marker `needs` or `nightly`, or a fixture that makes namespaces, in the folders lab and fleet: whole
                fabrics and hosts
     kernel     the same in all other folders: root, processes, programs
@@ -26,10 +27,12 @@ import pytest
 
 from tests.leaks import ABANDONED
 
-LANES = ("pure", "cluster", "kernel", "lab")
+LANES = ("pure", "cluster", "rollout", "kernel", "lab")
 
 CLUSTER_FIXTURES = frozenset({"api_server", "chart_server", "cluster", "control_plane_programs", "helm"})
 """Fixtures that start an API server, or bring its programs."""
+ROLLOUT_FOLDERS = frozenset({"charts", "controller"})
+"""Folders whose tests wait for an API server as long as all others that have one."""
 KERNEL_FIXTURES = frozenset({"here", "there", "node", "place", "rig"})
 """Fixtures that make namespaces."""
 LAB_FOLDERS = frozenset({"lab", "fleet"})
@@ -50,7 +53,7 @@ def find_lane(item: pytest.Item) -> str:
     """Return the lane of a test, by its fixtures, its marker and its folder."""
     fixtures = getattr(item, "fixturenames", ())
     if not CLUSTER_FIXTURES.isdisjoint(fixtures):
-        return "cluster"
+        return "rollout" if item.path.parent.name in ROLLOUT_FOLDERS else "cluster"
     if (
         item.get_closest_marker("needs")
         or item.get_closest_marker("nightly")

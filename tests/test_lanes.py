@@ -63,6 +63,8 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lanes")
     for name, source in EXAMPLES.items():
         (folder / f"test_{name}.py").write_text(f"{source}\n")
+    (folder / "charts").mkdir()
+    (folder / "charts" / "test_installed.py").write_text(f"{EXAMPLES['server']}\n")
     (folder / "lab").mkdir()
     (folder / "lab" / "test_hosts.py").write_text(f"{EXAMPLES['needs']}\n")
     return folder
@@ -98,10 +100,10 @@ def test_the_lanes_and_what_is_nightly_add_up_to_all(examples: Path, pure_run: s
     for lane in LANES[1:]:
         run_pytest(examples, "--lane", lane, "--result", str(examples / f"{lane}.json"))
         results.append(json.loads((examples / f"{lane}.json").read_text()))
-    assert [len(result["collected"]) for result in results] == [9, 1, 1, 1]
-    assert {len(result["collected"] + result["deselected"]) for result in results} == {13}
-    assert [len(result["nightly"]) for result in results] == [1] * 4
-    assert "9 selected" in pure_run or "4 deselected" in pure_run
+    assert [len(result["collected"]) for result in results] == [9, 1, 1, 1, 1]
+    assert {len(result["collected"] + result["deselected"]) for result in results} == {14}
+    assert [len(result["nightly"]) for result in results] == [1] * 5
+    assert "9 selected" in pure_run or "5 deselected" in pure_run
     run_pytest(examples, "--all", "--lane", "kernel", "--result", str(examples / "all.json"))
     assert json.loads((examples / "all.json").read_text())["passed"] == 2
 
@@ -184,6 +186,7 @@ def test_beside_a_long_build_there_is_the_pure_lane_alone_and_short_lanes_yield(
         ("kernel", is_building, []),
         ("lab", is_building, ("nice", "-n", "5")),
         ("pure", False, ("nice", "-n", "5")),
+        ("rollout", True, []),
     ]
 
 

@@ -5,11 +5,12 @@
     kernel     at once; most of its time it waits for the kernel
     lab        at once; most of its time it waits for processes
     cluster    when its programs are built; most of its time it waits for API servers
+    rollout    likewise, with an API server of its own
 
-Where a build takes minutes, kernel and lab wait for it too: beside them it takes twice as long, and cluster follows it.
+Where a build takes minutes, kernel and lab wait for it too: beside them it takes twice as long, and others follow it.
 The short lanes, pure and lab, yield to the long ones: the last lane to end would otherwise run alone, on one core.
 
-A few failures of the lanes cluster, kernel and lab get a second chance in a new process: a test that passes then is
+A few failures of all lanes but pure get a second chance in a new process: a test that passes then is
 reported as FLAKY and blocks nothing. The end is a table of the lanes, the reasons of skips, and the first failure.
 """
 
@@ -34,6 +35,8 @@ LANE_SECONDS: Final = 4 * 3600
 """Limit for a lane, which takes a quarter of an hour, and with nightly tests some hours."""
 SECOND_CHANCES: Final = 10
 """More failures than these are no accident."""
+_SERVED: Final = frozenset({"cluster", "rollout"})
+"""The lanes that need programs which are built."""
 _SHORT: Final = frozenset({"pure", "lab"})
 _YIELDING: Final = ("nice", "-n", "5")
 """A third of the time of those that want it as well: enough for every limit of a test."""
@@ -127,10 +130,10 @@ def run_lanes(options: Sequence[str], folder: Path, *, is_building: bool = False
     results: dict[str, Result] = {}
 
     def run(lane: str) -> None:
-        if lane == "cluster" or (is_building and lane != "pure"):
+        if lane in _SERVED or (is_building and lane != "pure"):
             fetching.join()
-        if lane == "cluster" and results["fetch"].status:
-            results[lane] = Result(lane, 1, failures={"lane cluster": "not run: its programs cannot be had"})
+        if lane in _SERVED and results["fetch"].status:
+            results[lane] = Result(lane, 1, failures={f"lane {lane}": "not run: its programs cannot be had"})
             return
         results[lane] = run_lane(lane, options, folder, prefix=_YIELDING if lane in _SHORT else [])
         give_second_chance(results[lane], options, folder)
