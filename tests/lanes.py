@@ -1,7 +1,7 @@
 """The lanes in which `scripts/test` runs the tests beside each other, each in a process of its own.
 
     cluster    a fixture starts an API server
-    rollout    the same in the folders charts and controller: what is installed, and what it does node by node
+    rollout    the same in the folders charts, controller and rollout: what is installed, and what it does node by node
     lab        the marker `needs` or `nightly`, or a fixture that makes namespaces, in the folders lab and fleet: whole
                fabrics and hosts
     kernel     the same in all other folders: root, processes, programs
@@ -31,7 +31,7 @@ LANES = ("pure", "cluster", "rollout", "kernel", "lab")
 
 CLUSTER_FIXTURES = frozenset({"api_server", "chart_server", "cluster", "control_plane_programs", "helm"})
 """Fixtures that start an API server, or bring its programs."""
-ROLLOUT_FOLDERS = frozenset({"charts", "controller"})
+ROLLOUT_FOLDERS = frozenset({"charts", "controller", "rollout"})
 """Folders whose tests wait for an API server as long as all others that have one."""
 KERNEL_FIXTURES = frozenset({"here", "there", "node", "place", "rig"})
 """Fixtures that make namespaces."""

@@ -39,7 +39,7 @@ _SERVED: Final = frozenset({"cluster", "rollout"})
 """The lanes that need programs which are built."""
 _SHORT: Final = frozenset({"pure", "lab"})
 _YIELDING: Final = ("nice", "-n", "5")
-"""A third of the time of those that want it as well: enough for every limit of a test."""
+"""A third of the weight of the others (sched_prio_to_weight, kernel/sched/core.c)."""
 _TAIL: Final = 24
 """Lines of the first failure at the end."""
 _WIDTH: Final = 400
