@@ -5,15 +5,21 @@ Each is run as by a person's shell: with a terminal, a pipe or a file for its ou
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 import pty
 import sys
 import termios
 import traceback
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+import trackbed_lab
+
+import trackbed
 from trackbed.cli.main import main
 
 PIPE_BYTES = 65536
@@ -65,7 +71,17 @@ def _read_to_end(pid: int, descriptor: int) -> Ended:
     return Ended(status, content.decode().replace("\r\n", "\n"))
 
 
+@cache
+def _import_all() -> None:
+    """Import all modules: commands import theirs when they run, and each fork would do so again."""
+    for package in (trackbed, trackbed_lab):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+
+
 def _start(words: list[str], folder: Path, outputs: tuple[int, int], variables: Mapping[str, str]) -> int:
+    _import_all()
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
