@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import count_examples
 from tests.node.rails.node import FABRIC, Node, Pod, inside, made, planned
 from trackbed.node.rails.client import read_status
 
 pytestmark = pytest.mark.needs("root")
 
 ROUNDS = 20
-CROWD = 30
+CROWD, CROWD_ROUNDS = 30, count_examples(8)
 FREE = 60
 """Addresses of a rail on a node with a prefix of 26 bits: 64 but four."""
 NAMES = ["rail0", "rail1"]
@@ -69,7 +70,7 @@ def _come_and_go(node: Node, pod: Pod) -> list[str]:
 
 
 def test_thirty_pods_come_at_once_and_go_at_once(node: Node) -> None:
-    for _ in range(ROUNDS):
+    for _ in range(CROWD_ROUNDS):
         pods = [node.pod() for _ in range(CROWD)]
         with ThreadPoolExecutor(CROWD) as pool:
             answers = list(pool.map(node.add, pods))
@@ -84,7 +85,7 @@ def test_thirty_pods_come_at_once_and_go_at_once(node: Node) -> None:
 
 def test_thirty_pods_come_while_others_go(node: Node) -> None:
     pods = [node.pod() for _ in range(CROWD)]
-    for _ in range(ROUNDS // 4):
+    for _ in range(4):
         with ThreadPoolExecutor(CROWD) as pool:
             results = list(pool.map(lambda pod: _come_and_go(node, pod), pods))
         assert all(len(addresses) == len(NAMES) for addresses in results)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.examples import count_examples
 from tests.node.rails.node import Ended, Node, Pod, inside
 from trackbed.kernel.netlink import addresses, links
 from trackbed.kernel.netlink.sockets import Socket
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.needs("root")
 
 SEED = 20261121
 PODS = 6
+CALLS = count_examples(60)
 
 
 class Nursery:
@@ -171,12 +173,12 @@ def test_no_address_is_held_twice_and_none_is_lost(node: Node, damage: bool) -> 
     chance = random.Random(SEED + damage)  # noqa: S311 - it has to come again, not to be a secret
     with _nursery(node) as nursery:
         world = World(node, chance, {})
-        killed = _live(world, nursery, chance, 150, damage=damage)
+        killed = _live(world, nursery, chance, CALLS, damage=damage)
         world.empty()
         nursery.kill()
         nursery.start("never 0")
         world.empty()
-    assert killed > 20
+    assert killed > CALLS // 8
 
 
 @pytest.mark.slow
