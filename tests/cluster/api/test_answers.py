@@ -167,8 +167,9 @@ def test_a_login_that_fails_is_told_as_such(ask: Ask, user: dict[str, Any]) -> N
 @pytest.mark.needs("processes")
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 def test_a_plugin_that_logs_in(ask: Ask, version: str) -> None:
-    credential = json.dumps({"status": {"token": "t"}})
-    plugin = {"apiVersion": f"client.authentication.k8s.io/{version}", "command": "echo", "args": [credential]}
+    api_version = f"client.authentication.k8s.io/{version}"
+    credential = json.dumps({"apiVersion": api_version, "kind": "ExecCredential", "status": {"token": "t"}})
+    plugin = {"apiVersion": api_version, "command": "echo", "args": [credential]}
     assert ask(SOUND, exec=plugin).read_version() == "v1.36.3"
 
 

@@ -9,21 +9,17 @@ import socket
 import ssl
 import struct
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
-from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from tests.cluster.client_certificates import sign_client
 from tests.cluster.webhook.live import Fixed, Webhook
 from tests.cluster.webhook.values import fabric, pod
 from trackbed.cluster.api.errors import UnreachableError
-from trackbed.cluster.webhook.certificates import CertificateSet, renew_certificates
+from trackbed.cluster.webhook.certificates import renew_certificates
 from trackbed.cluster.webhook.cluster_state import ClusterState, Namespace
 from trackbed.cluster.webhook.server import BODY_BYTES, CertificateError, create_tls_context, load_certificate
 
@@ -237,8 +233,8 @@ def test_reviews_are_for_clients_with_a_certificate_where_authorities_are_given(
     trusted, other = (renew_certificates(None, ("127.0.0.1",), datetime.now(UTC)) for _ in range(2))
     for name, content in {
         "ca": trusted.authority,
-        "own": own_certificate(trusted),
-        "other": own_certificate(other),
+        "own": sign_client(trusted),
+        "other": sign_client(other),
     }.items():
         (tmp_path / name).write_bytes(content)
     served = Webhook(Fixed(state=KNOWN), authorities=tmp_path / "ca")
@@ -271,23 +267,3 @@ def test_authorities_that_are_none_are_refused(tmp_path: Path) -> None:
     for name in ("empty", "absent"):
         with pytest.raises(CertificateError, match="cannot be used as authorities of clients"):
             create_tls_context(tmp_path / name)
-
-
-def own_certificate(authority: CertificateSet) -> bytes:
-    """A client's certificate and key, as PEM, signed by the authority."""
-    now = datetime.now(UTC)
-    key = ec.generate_private_key(ec.SECP256R1())
-    signer = x509.load_pem_x509_certificate(authority.authority)
-    builder = x509.CertificateBuilder(signer.subject, x509.Name([]), key.public_key(), x509.random_serial_number())
-    builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
-    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
-    san = x509.SubjectAlternativeName([x509.DNSName("kube-apiserver")])
-    signing_key = load_pem_private_key(authority.authority_key, None)
-    assert isinstance(signing_key, ec.EllipticCurvePrivateKey)
-    signed = (
-        builder.add_extension(usage, critical=False)
-        .add_extension(san, critical=True)
-        .sign(signing_key, hashes.SHA256())
-    )
-    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return signed.public_bytes(Encoding.PEM) + secret

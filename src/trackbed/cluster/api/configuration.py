@@ -1,6 +1,6 @@
 """The API server and the user of a client, and its connections.
 
-lightkube logs in (tokens, certificates, exec plugins).
+lightkube logs in by tokens and certificates, module exec_plugin by programs.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,14 +15,15 @@ from lightkube.config.models import Cluster, User
 from lightkube.core.exceptions import ConfigError
 
 from trackbed.cluster.api.errors import ConfigurationError
+from trackbed.cluster.api.exec_plugin import PluginAuth
 from trackbed.cluster.api.handshake import close_unfinished_handshake
-from trackbed.cluster.api.kubeconfig import ReachableCluster, load_kubeconfig
+from trackbed.cluster.api.kubeconfig import PluginUser, ReachableCluster, load_kubeconfig
 
 MAX_CONNECTIONS = 64
 """Limit of the connection pool."""
 
 LOGIN_ERRORS = (ConfigError, OSError, ValueError, KeyError, TypeError)
-"""Errors that lightkube raises during a request if a token file or an exec plugin is missing, malformed or fails."""
+"""Errors that are raised during a request if a token file or an exec plugin is missing, malformed or fails."""
 
 _RequestHook = Callable[[httpx.Request], Awaitable[None]]
 
@@ -46,6 +47,12 @@ def open_pool(config: SingleConfig, timeout_seconds: float) -> httpx.AsyncClient
     try:
         proxy, tls_name = _read_route(config.cluster)
         parameters = client_adapter.ConnectionParams(httpx.Timeout(timeout_seconds), proxy=proxy).httpx_params(config)
+        if (
+            isinstance(config.user, PluginUser)
+            and config.user.exec
+            and isinstance(parameters["auth"], client_adapter.ExecAuth)
+        ):
+            parameters["auth"] = PluginAuth(config.user.exec, config.cluster, parameters["verify"])
         limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS)
         mounts = None if proxy else _bypass_proxies(config.cluster.server)
         hooks: list[_RequestHook] = [close_unfinished_handshake, partial(_set_tls_name, tls_name)]

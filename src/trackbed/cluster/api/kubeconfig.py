@@ -1,30 +1,26 @@
-"""Kubeconfig files as kubectl reads them: several files in KUBECONFIG, relative paths, exec plugins of every version.
+"""Kubeconfig files as kubectl reads them: several files in KUBECONFIG, relative paths, proxies, plugins' wishes.
 
-lightkube reads one file, resolves only some paths, and knows neither exec plugins of version v1 nor the proxy and the
-TLS name of a cluster.
+lightkube reads one file, resolves only some paths, and knows neither what a plugin wants nor the proxy and the TLS name
+of a cluster.
 """
 
 import os
-import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import yaml
 from lightkube.config.kubeconfig import DEFAULT_KUBECONFIG, KubeConfig, to_mapping
-from lightkube.config.models import Cluster, NameValue, User, UserExec
+from lightkube.config.models import Cluster, User, UserExec
 from lightkube.core.exceptions import ConfigError
 
-_EXEC_V1: Final = "client.authentication.k8s.io/v1"
-_EXEC_V1BETA1: Final = "client.authentication.k8s.io/v1beta1"
 _CLUSTER_PATHS: Final = ("certificate_auth",)
 _USER_PATHS: Final = ("client_cert", "client_key", "token_file")
 _FORMAT_ERRORS: Final = (
     *(ValueError, msgspec.MsgspecError, yaml.YAMLError, RecursionError),
     *(AttributeError, KeyError, TypeError),  # lightkube raises these for YAML that is not a kubeconfig
 )
-_Entry = TypeVar("_Entry", Cluster, User)
 
 
 class ReachableCluster(Cluster, omit_defaults=True):
@@ -34,6 +30,25 @@ class ReachableCluster(Cluster, omit_defaults=True):
     """Name that the server's certificate has to have, in place of its address's; also sent as SNI."""
     proxy_url: str | None = msgspec.field(name="proxy-url", default=None)
     """Proxy to the server, which goes before those of the environment."""
+    extensions: list[dict[str, Any]] | None = None
+    """What is there for other programs, each with a name."""
+
+
+class ExecPlugin(UserExec, omit_defaults=True):
+    """A program that logs in, and what it wants (same file of client-go)."""
+
+    interactiveMode: str = "IfAvailable"  # noqa: N815 - as lightkube names the others
+    """Never, IfAvailable or Always: whether it gets the terminal."""
+    provideClusterInfo: bool = False  # noqa: N815 - as above
+
+
+class PluginUser(User, omit_defaults=True):
+    """A user who may log in by a plugin."""
+
+    exec: ExecPlugin | None = None
+
+
+_Entry = TypeVar("_Entry", ReachableCluster, PluginUser)
 
 
 def load_kubeconfig(path: str | None) -> KubeConfig:
@@ -70,7 +85,8 @@ def _parse(text: str, folder: Path) -> KubeConfig:
     config = KubeConfig.from_dict({**content, **lists})
     clusters = to_mapping(lists["clusters"], "cluster", ReachableCluster)
     config.clusters |= {name: _resolve_paths(entry, folder, _CLUSTER_PATHS) for name, entry in clusters.items()}
-    config.users |= {name: _resolve_user(entry, folder) for name, entry in config.users.items()}
+    users = to_mapping(lists["users"], "user", PluginUser)
+    config.users |= {name: _resolve_user(entry, folder) for name, entry in users.items()}
     return config
 
 
@@ -92,21 +108,10 @@ def _resolve_paths(entry: _Entry, folder: Path, fields: tuple[str, ...]) -> _Ent
     return msgspec.structs.replace(entry, **paths)
 
 
-def _resolve_user(user: User, folder: Path) -> User:
+def _resolve_user(user: PluginUser, folder: Path) -> PluginUser:
     user = _resolve_paths(user, folder, _USER_PATHS)
-    return msgspec.structs.replace(user, exec=_adapt_plugin(user.exec, folder)) if user.exec else user
-
-
-def _adapt_plugin(plugin: UserExec, folder: Path) -> UserExec:
-    """Return an exec plugin that lightkube runs as client-go runs it: it is asked in its version of the protocol.
-
-    v1 differs from v1beta1 in what a kubeconfig must have, not in what the plugin prints (KEP-541).
-    """
-    interactive = bool(sys.stdin and sys.stdin.isatty())
-    question = {"apiVersion": plugin.apiVersion, "kind": "ExecCredential", "spec": {"interactive": interactive}}
+    if not user.exec or "/" not in user.exec.command:
+        return user
     return msgspec.structs.replace(
-        plugin,
-        apiVersion=_EXEC_V1BETA1 if plugin.apiVersion == _EXEC_V1 else plugin.apiVersion,
-        command=str(folder / plugin.command) if "/" in plugin.command else plugin.command,
-        env=[*(plugin.env or ()), NameValue("KUBERNETES_EXEC_INFO", msgspec.json.encode(question).decode())],
+        user, exec=msgspec.structs.replace(user.exec, command=str(folder / user.exec.command))
     )
