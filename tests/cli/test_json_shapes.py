@@ -54,6 +54,7 @@ TYPES = {
     "lab soak": SoakResult,
     "lab vm run": Phase,
     "lab vm prove": Phase,
+    "lab kubernetes prove": Phase,
     "lab kubernetes run": Phase,
     "lab kubernetes roll": Phase,
 }

@@ -41,6 +41,7 @@ UNREAD = {
     "lab kubernetes down": "prints a line",
     "lab kubernetes exec": "prints what its program prints",
     "lab kubernetes logs": "prints a log",
+    "lab kubernetes prove": "needs a cluster; prints phases",
     "lab kubernetes roll": "needs a cluster; prints phases",
     "lab kubernetes run": "needs a cluster; prints phases",
     "lab kubernetes status": "needs a cluster; its table is laid out as all are",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from importlib.resources import files
 
 import pytest
+from trackbed_lab.kubernetes.proof import POD_FAULTS
 from trackbed_lab.vm.leaves import LeafSettings, PortSettings, SwitchSettings
 from trackbed_lab.vm.machine import LabShape
-from trackbed_lab.vm.proof import find_lack
+from trackbed_lab.vm.proof import find_lack, is_sound
 from trackbed_lab.vm.proof_faults import FAULTS, FaultPlace, ProofFault
 from trackbed_lab.vm.run import derive_shape
 
@@ -52,9 +53,32 @@ def test_a_fault_is_named_by_the_proof_of_it_and_not_by_those_of_others(
     assert named <= (SAME_SIGN if fault.name in SAME_SIGN else {fault.name})
 
 
+@pytest.mark.parametrize(
+    ("rung", "odd", "sound"),
+    [("write_bw", 1, True), ("write_bw", 2, False), ("write_lat", 1, True), ("ping", 1, False)],
+)
+def test_one_odd_rate_is_a_busy_moment_and_an_odd_ping_is_not(rung: str, odd: int, *, sound: bool) -> None:
+    report = build_report(Hosts(PLAN).prove())
+    rungs = tuple(
+        count._replace(verdicts={**count.verdicts, "pass": count.verdicts["pass"] - odd, "fail": odd})
+        if count.rung == rung
+        else count
+        for count in report.rungs
+    )
+    assert is_sound(report._replace(rungs=rungs)) is sound
+
+
 def test_the_labs_servers_are_as_its_fabric_says() -> None:
     assert [node.name for node in LAB_PLAN.nodes] == ["node-0", "node-1", "node-2", "node-3"]
     assert [len({node.ports[rail].leaf for node in LAB_PLAN.nodes}) for rail in (0, 1)] == [2, 2]
+
+
+def test_the_labs_nodes_tell_faults_apart_too_and_give_a_vf_to_pods() -> None:
+    text = files("trackbed_lab.kubernetes").joinpath("proof.yaml").read_bytes()
+    plan = compute_plan(load_fabric(text, "proof.yaml").fabric, {})
+    assert find_lack(plan) == ""
+    assert plan.common.vfs == 1
+    assert {fault.name for fault in FAULTS} - {fault.name for fault in POD_FAULTS} == {"missing GID"}
 
 
 def test_faults_change_the_leaves_where_they_are_and_keep_the_rate() -> None:

@@ -3,7 +3,15 @@
 import click
 
 from trackbed.cli.groups import CommandGroup
-from trackbed_lab.cli import kubernetes, kubernetes_pods, kubernetes_roll, kubernetes_run, vm, vm_faults
+from trackbed_lab.cli import (
+    kubernetes,
+    kubernetes_pods,
+    kubernetes_prove,
+    kubernetes_roll,
+    kubernetes_run,
+    vm,
+    vm_faults,
+)
 from trackbed_lab.cli.faults import break_, doctor, heal
 from trackbed_lab.cli.inspection import execute, status
 from trackbed_lab.cli.rates import rates
@@ -29,7 +37,13 @@ def command() -> None:
 
 for _command in (run, up, status, execute, break_, heal, doctor, down, rates, soak, kubernetes.command, vm.command):
     command.add_command(_command)
-for _command in (kubernetes_run.run, kubernetes_roll.roll, kubernetes_pods.execute, kubernetes_pods.logs):
+for _command in (
+    kubernetes_run.run,
+    kubernetes_prove.prove,
+    kubernetes_roll.roll,
+    kubernetes_pods.execute,
+    kubernetes_pods.logs,
+):
     kubernetes.command.add_command(_command)
 for _command in (vm_run, vm_prove, vm_faults.break_, vm_faults.heal):
     vm.command.add_command(_command)

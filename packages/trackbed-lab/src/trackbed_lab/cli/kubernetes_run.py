@@ -21,19 +21,23 @@ if TYPE_CHECKING:
     from trackbed_lab.vm.run import VmRun
 
 
-@click.command("run")
-@server_fabric_option
-@folder_option
-@click.option("--memory", default=3072, show_default=True, metavar="MIB", help="Memory of each node.")
-@click.option("--keep", is_flag=True, help="Leave the cluster up: trackbed lab kubernetes exec, logs, down.")
-@click.option("--stack", default="native", show_default=True, metavar="NAME", help="Stack that gives pods their rails.")
-@click.option(
+programs_option = click.option(
     "--programs",
     envvar="TRACKBED_PROGRAMS",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="DIR",
     help="Programs and charts of other projects' stacks: DIR/bin, DIR/charts. Default: $TRACKBED_PROGRAMS.",
 )
+"""--programs DIR."""
+
+
+@click.command("run")
+@server_fabric_option
+@folder_option
+@click.option("--memory", default=3072, show_default=True, metavar="MIB", help="Memory of each node.")
+@click.option("--keep", is_flag=True, help="Leave the cluster up: trackbed lab kubernetes exec, logs, down.")
+@click.option("--stack", default="native", show_default=True, metavar="NAME", help="Stack that gives pods their rails.")
+@programs_option
 @output_option("text", "json")
 def run(
     source: str | None, folder: Path, memory: int, keep: bool, stack: str, programs: Path | None, output_format: str

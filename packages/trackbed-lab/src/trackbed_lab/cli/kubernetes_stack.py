@@ -32,9 +32,9 @@ def run_stack(
     from trackbed_lab.kubernetes.blocking import connect
     from trackbed_lab.kubernetes.stacks.run import run_phases
 
-    stack = _find_stack(name)
+    stack = find_stack(name)
     fabric, plan = load_plan(source, "trackbed_lab.kubernetes.stacks", stack.fabric)
-    programs = _find_programs(stack, folder)
+    programs = find_programs(stack, folder)
     charts = locate_charts(stack, programs)
     start = time.monotonic()
     lab_cluster = start_cluster(
@@ -42,11 +42,11 @@ def run_stack(
         derive_shape(plan, memory),
         join=False,
         detached=keep,
-        add=lambda spec: _add_stack(spec, stack, plan, programs),
+        add=lambda spec: add_stack(spec, stack, plan, programs),
     )
     try:
         with connect(str(lab_cluster.kubeconfig)) as client, TemporaryDirectory(prefix="trackbed-") as run_folder:
-            tools = _build_tools(charts, lab_cluster, Path(run_folder))
+            tools = build_tools(charts, lab_cluster, Path(run_folder))
             (tools.folder / "fabric.yaml").write_bytes(fabric)
             report = build_phase_printer(output_format)
             vm_run = begin_run(lab_cluster, (fabric, plan), time.monotonic() - start, report)
@@ -58,7 +58,8 @@ def run_stack(
     exit_with_phases(vm_run.phases, time.monotonic() - start, output_format)
 
 
-def _find_stack(name: str) -> LabStack:
+def find_stack(name: str) -> LabStack:
+    """Return a stack that the lab can run besides `native`; exit with status 2 for another."""
     from trackbed_lab.kubernetes.stacks import STACKS
 
     if name not in STACKS:
@@ -66,7 +67,8 @@ def _find_stack(name: str) -> LabStack:
     return STACKS[name]
 
 
-def _find_programs(stack: LabStack, folder: Path | None) -> ProgramsFolder:
+def find_programs(stack: LabStack, folder: Path | None) -> ProgramsFolder:
+    """Return the stack's programs. Exit with status 2 without a folder, with 3 if those of Go cannot be built."""
     from trackbed_lab.kubernetes import build
     from trackbed_lab.kubernetes.stacks.programs_folder import ProgramsFolder
 
@@ -88,7 +90,7 @@ def locate_charts(stack: LabStack, programs: ProgramsFolder) -> Mapping[str, Pat
         refuse(f"--programs: {error}")
 
 
-def _add_stack(spec: ClusterSpec, stack: LabStack, plan: Plan, programs: ProgramsFolder) -> ClusterSpec:
+def add_stack(spec: ClusterSpec, stack: LabStack, plan: Plan, programs: ProgramsFolder) -> ClusterSpec:
     """Add the stack's images and files to the nodes."""
     from trackbed_lab.kubernetes.stacks.lab_stack import ImageParts
 
@@ -96,7 +98,8 @@ def _add_stack(spec: ClusterSpec, stack: LabStack, plan: Plan, programs: Program
     return replace(spec, extra_images=images, extra_files=stack.node_files)
 
 
-def _build_tools(charts: Mapping[str, Path], lab_cluster: Cluster, folder: Path) -> StackTools:
+def build_tools(charts: Mapping[str, Path], lab_cluster: Cluster, folder: Path) -> StackTools:
+    """Return what a user installs a stack with; `folder` gets what is written for it."""
     from trackbed_lab.kubernetes import build
     from trackbed_lab.kubernetes.programs import HELM, NODE
     from trackbed_lab.kubernetes.stacks.lab_stack import StackTools

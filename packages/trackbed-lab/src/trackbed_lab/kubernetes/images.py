@@ -3,6 +3,7 @@
     pause     one static program: the first container of every pod
     tools     busybox, iproute2, rdma-core and perftest with the libraries they need, for workloads
     product   Python and Trackbed (module product_image)
+    proof     tools, and Python for the workers of a proof (module proof_image)
 
 An archive is a tar of an image layout (OCI Image Format 1.1, image-layout.md) with one image of one layer. It is
 reproducible: equal content gives equal bytes.
@@ -29,7 +30,7 @@ MERGED = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/
 _SECONDS = 60
 _PATH = "/usr/sbin:/usr/bin"
 
-TOOLS = ("ip", "rdma", "ethtool", "ping", "ib_write_bw", "rping", "ibv_devices", "ibv_devinfo")
+TOOLS = ("ip", "rdma", "ethtool", "ping", "ib_write_bw", "ib_write_lat", "rping", "ibv_devices", "ibv_devinfo")
 """Programs of iproute2, ethtool, iputils, perftest and rdma-core."""
 APPLETS = ("sh", "cat", "env", "grep", "id", "ls", "sed", "sleep", "timeout", "head", "seq", "true", "wc")
 """Applets of busybox."""

@@ -49,10 +49,10 @@ def build_product_image(root: Path, name: str, shim: Path) -> ImageSpec:
 
     Shared libraries come from below `root`, else from this machine; `shim` is the CNI executable.
     """
-    python, library = _find_python()
+    python, library = find_python()
     programs = {f"usr/bin/{PYTHON}": python, "usr/bin/nsenter": find_program(root, "nsenter").resolve()}
     sources = _collect_sources()
-    files = {**programs, **_collect_standard_library(library), **_collect_packages(), **sources, _SHIM: shim}
+    files = {**programs, **collect_standard_library(library), **_collect_packages(), **sources, _SHIM: shim}
     native = [path for path in files.values() if ".so" in path.name]
     return ImageSpec(
         name,
@@ -64,7 +64,7 @@ def build_product_image(root: Path, name: str, shim: Path) -> ImageSpec:
     )
 
 
-def _find_python() -> tuple[Path, Path]:
+def find_python() -> tuple[Path, Path]:
     """Return an interpreter and its standard library."""
     program, library = Path("/usr/bin", PYTHON), Path("/usr/lib", PYTHON)
     if program.exists() and (library / "os.py").exists():
@@ -72,7 +72,8 @@ def _find_python() -> tuple[Path, Path]:
     return Path(sys.executable).resolve(), Path(sysconfig.get_path("stdlib"))
 
 
-def _collect_standard_library(base: Path) -> dict[str, Path]:
+def collect_standard_library(base: Path) -> dict[str, Path]:
+    """Compile a standard library; return its files by path in an image."""
     return {f"{_LIBRARY}/{target}": path for target, path in _iter_modules(base) if not target.startswith("config-")}
 
 

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from trackbed.fabric.plan.plan import Plan
-from trackbed.prove.report import ProofReport
-from trackbed.prove.rungs import LADDER, write_bw
+from trackbed.prove.report import ProofReport, RungReport
+from trackbed.prove.rungs import LADDER, write_bw, write_lat
 from trackbed_lab.run_result import Phase, PhaseOutcome
 from trackbed_lab.vm.channel import execute_command
 from trackbed_lab.vm.lab import VmLabError
@@ -35,8 +35,10 @@ _LEAST_NODES, _LEAST_RAILS = 4, 2
 _RATE_TRIES = 5
 _LESS = 0.75
 """The next rate to try, and the rate of the proofs, as a share of the last: a busy moment is no fault."""
-_ODD_RATES = {write_bw.RUNG.name: 0.1}
-"""Rung -> share of its tests that may be neither right nor wrong enough for a blame."""
+_ODD_SHARE = 0.1
+"""Share of the tests of a rate that may be neither right nor wrong enough for a blame; one always may."""
+_RATES = frozenset({write_bw.RUNG.name, write_lat.RUNG.name})
+"""The rung of the rate, and the one that is not tested where the rate is odd."""
 
 Prove = Callable[[Plan, Sequence[str]], ProofReport]
 """Runs a proof of the lab's servers on these rungs and returns its report."""
@@ -63,10 +65,10 @@ def run_phases(run: VmRun, prove: Prove) -> tuple[Phase, ...]:
     return tuple(run.phases)
 
 
-def prove_faults(run: VmRun, faults: Sequence[ProofFault], prove: Prove) -> bool:
+def prove_faults(run: VmRun, faults: Sequence[ProofFault], prove: Prove, port_index: int = -1) -> bool:
     """Find a rate, prove sound servers, then name each fault; one that is not named does not keep back the next.
 
-    Return whether the servers were proved sound.
+    `port_index` is which of the second node's ports has the faults. Return whether the servers were proved sound.
     """
     is_sound = run.run_phase("rate", lambda: _find_rate(run, prove)) and run.run_phase(
         "sound", lambda: _prove_sound(run, prove)
@@ -74,7 +76,7 @@ def prove_faults(run: VmRun, faults: Sequence[ProofFault], prove: Prove) -> bool
     if is_sound:
         sound = _build_sound(run.plan)
         node = run.plan.nodes[1]
-        place = FaultPlace(node, node.ports[-1])
+        place = FaultPlace(node, node.ports[port_index])
         for fault in faults:
             run.run_phase(fault.name, partial(_prove_fault, run, sound, fault, place, prove), after_failure=True)
     return is_sound
@@ -106,9 +108,9 @@ def _find_rate(run: VmRun, prove: Prove) -> PhaseOutcome:
         plan = run.plan._replace(rate_gbps=gbps)
         _set_leaves(run, _build_sound(plan))
         report = prove(plan, (write_bw.RUNG.name,))
-        tried.append(f"{gbps:.2g} Gb/s: {_summarize(report)}")
+        tried.append(f"{gbps:.2g} Gb/s: {_summarize(report)}{_explain(report)}")
         gbps *= _LESS
-        if _is_sound(report):
+        if is_sound(report):
             run.plan = run.plan._replace(rate_gbps=gbps)
             return f"{gbps:.2g} Gb/s, after {'; '.join(tried)}", True
     return "; ".join(tried), False
@@ -118,17 +120,21 @@ def _prove_sound(run: VmRun, prove: Prove) -> PhaseOutcome:
     """Prove, and once again if that was not sound: a busy machine starts no program in time."""
     _set_leaves(run, _build_sound(run.plan))
     reports = [prove(run.plan, LADDER)]
-    if not _is_sound(reports[0]):
+    if not is_sound(reports[0]):
         reports.append(prove(run.plan, LADDER))
-    return "; then ".join(map(_summarize, reports)), _is_sound(reports[-1])
+    return "; then ".join(map(_summarize, reports)), is_sound(reports[-1])
 
 
-def _is_sound(report: ProofReport) -> bool:
+def is_sound(report: ProofReport) -> bool:
     """Return whether nobody is blamed, and all passes but a few rates: a busy moment of the machine is no fault."""
     return not report.culprits and all(
-        rung.planned - rung.verdicts["pass"] - rung.verdicts["warn"] <= rung.planned * _ODD_RATES.get(rung.rung, 0)
-        for rung in report.rungs
+        rung.planned - rung.verdicts["pass"] - rung.verdicts["warn"] <= _count_odd(rung) for rung in report.rungs
     )
+
+
+def _count_odd(rung: RungReport) -> float:
+    """Return how many tests of a rung may be neither right nor wrong enough for a blame."""
+    return max(1.0, rung.planned * _ODD_SHARE) if rung.rung in _RATES else 0.0
 
 
 def _prove_fault(run: VmRun, sound: SwitchSettings, fault: ProofFault, place: FaultPlace, prove: Prove) -> PhaseOutcome:
@@ -150,6 +156,12 @@ def _run_script(run: VmRun, place: FaultPlace, script: str) -> None:
     result = execute_command(channel, ["sh", "-c", text], _SCRIPT_SECONDS)
     if result.status:
         raise VmLabError(f"{text}: {summarize_output(result)}")
+
+
+def _explain(report: ProofReport) -> str:
+    """Return what shows the first culprit, or why the first test of no culprit is bad; empty if all is sound."""
+    reasons = [*(culprit.evidence for culprit in report.culprits), *(test.reason for test in report.unexplained)]
+    return f" ({reasons[0]})" if reasons else ""
 
 
 def _summarize(report: ProofReport) -> str:

@@ -75,7 +75,7 @@ _MOVE = "rdma link delete {rdma} && rdma link add {rdma} type rxe netdev "
 
 FAULTS: tuple[ProofFault, ...] = (
     ProofFault("slow port", _is_port, _set_port(PortSettings(rate_share=0.6))),
-    ProofFault("lossy port", _is_port, _set_port(PortSettings(loss=0.03))),
+    ProofFault("lossy port", _is_port, _set_port(PortSettings(loss=0.08))),
     ProofFault("wrong leaf", _is_node_or_port, _swap),
     ProofFault("leaf MTU 1500", _is_leaf, _set_leaf(LeafSettings(mtu_bytes=1500))),
     ProofFault(
