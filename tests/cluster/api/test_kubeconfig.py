@@ -97,7 +97,8 @@ def test_in_a_pod_without_a_file_its_service_account_is_used(tmp_path: Path, mon
 
 @pytest.mark.parametrize(("command", "path"), [("bin/login", "{}/bin/login"), ("login", "login"), ("/login", "/login")])
 def test_a_plugin_is_beside_the_file_or_on_the_path(tmp_path: Path, command: str, path: str) -> None:
-    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": command, "interactiveMode": "Never"}
+    plugin: dict[str, Any] = {"apiVersion": "client.authentication.k8s.io/v1", "command": command}
+    plugin |= dict.fromkeys(("args", "env", "installHint", "interactiveMode", "provideClusterInfo"))
     user = load_configuration(str(write(tmp_path / "1", "a", user={"exec": plugin}))).user
     assert user
     assert user.exec

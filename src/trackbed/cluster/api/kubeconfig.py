@@ -37,9 +37,9 @@ class ReachableCluster(Cluster, omit_defaults=True):
 class ExecPlugin(UserExec, omit_defaults=True):
     """A program that logs in, and what it wants (same file of client-go)."""
 
-    interactiveMode: str = "IfAvailable"  # noqa: N815 - as lightkube names the others
-    """Never, IfAvailable or Always: whether it gets the terminal."""
-    provideClusterInfo: bool = False  # noqa: N815 - as above
+    interactiveMode: str | None = None  # noqa: N815 - as lightkube names the others
+    """Never, IfAvailable (as None) or Always: whether it gets the terminal."""
+    provideClusterInfo: bool | None = None  # noqa: N815 - as above
 
 
 class PluginUser(User, omit_defaults=True):
