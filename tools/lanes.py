@@ -10,8 +10,8 @@
 Where a build takes minutes, kernel and lab wait for it too: beside them it takes twice as long, and others follow it.
 The short lanes, pure and lab, yield to the long ones: the last lane to end would otherwise run alone, on one core.
 
-A few failures of all lanes but pure get a second chance in a new process: a test that passes then is
-reported as FLAKY and blocks nothing. The end is a table of the lanes, the reasons of skips, and the first failure.
+A few failures of any lane but pure get a second chance in a new process: a test that passes then is reported
+as FLAKY and blocks nothing. The end is a table of the lanes, the reasons of skips, and the first failure.
 """
 
 import json

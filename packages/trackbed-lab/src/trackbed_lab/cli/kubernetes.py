@@ -31,6 +31,7 @@ folder_option = click.option(
     default=_locate_folder,
     help="Folder for kubeconfig, logs and data.  [default: ~/.local/state/trackbed/kubernetes]",
 )
+memory_option = click.option("--memory", default=3072, show_default=True, metavar="MIB", help="Memory of each node.")
 
 
 @click.group("kubernetes", cls=CommandGroup)
@@ -64,7 +65,7 @@ def command() -> None:
 @click.option("--rail-count", "rails", default=8, show_default=True, help="NICs of each node, 7 VFs each.")
 @refuse_option("--nodes", instead="--node-count {value}")
 @refuse_option("--rails", instead="--rail-count {value}")
-@click.option("--memory", default=3072, show_default=True, metavar="MIB", help="Memory of each node.")
+@memory_option
 def up(folder: Path, crds: Path | None, nodes: int, rails: int, memory: int) -> None:
     """Start Kubernetes, which runs until `down`. The first start builds its programs, which takes some minutes.
 

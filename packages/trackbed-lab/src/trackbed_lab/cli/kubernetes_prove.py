@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trackbed.cli.options import output_option, refuse
-from trackbed_lab.cli.kubernetes import folder_option
-from trackbed_lab.cli.kubernetes_run import programs_option
+from trackbed.cli.options import output_option
+from trackbed_lab.cli.kubernetes import folder_option, memory_option
+from trackbed_lab.cli.kubernetes_run import keep_option, programs_option, stack_option
 from trackbed_lab.cli.kubernetes_servers import begin_run, start_cluster
 from trackbed_lab.cli.proof import screen_in_pods
 from trackbed_lab.cli.session import build_phase_printer
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 @click.command("prove")
 @folder_option
-@click.option("--memory", default=3072, show_default=True, metavar="MIB", help="Memory of each node.")
-@click.option("--keep", is_flag=True, help="Leave the cluster up: trackbed lab kubernetes exec, logs, down.")
-@click.option("--stack", default="native", show_default=True, metavar="NAME", help="Stack that gives pods their VFs.")
+@memory_option
+@keep_option
+@stack_option
 @programs_option
 @output_option("text", "json")
 def prove(folder: Path, memory: int, keep: bool, stack: str, programs: Path | None, output_format: str) -> None:
@@ -103,8 +103,6 @@ def _prepare_stack(
     if name == "native":
         return add_image, lambda _: apply_native
     stack = find_stack(name)
-    if not plan.common.vfs:
-        refuse(f"--stack {name}: pods get no VFs, which is what this proof is for")
     programs = find_programs(stack, programs_folder)
     charts = locate_charts(stack, programs)
     return (

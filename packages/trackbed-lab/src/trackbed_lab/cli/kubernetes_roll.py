@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trackbed.cli.options import exit_unknown, output_option
-from trackbed_lab.cli.kubernetes import folder_option
+from trackbed_lab.cli.kubernetes import folder_option, memory_option
 from trackbed_lab.cli.kubernetes_servers import begin_run, start_cluster
 from trackbed_lab.cli.session import build_phase_printer, server_fabric_option
 from trackbed_lab.cli.vm import report_progress
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Trackbed's Helm chart.",
 )
-@click.option("--memory", default=3072, show_default=True, metavar="MIB", help="Memory of each node.")
+@memory_option
 @click.option("--keep", is_flag=True, help="Leave the cluster up, with all that was installed.")
 @output_option("text", "json")
 def roll(source: str | None, folder: Path, chart: Path, memory: int, keep: bool, output_format: str) -> None:

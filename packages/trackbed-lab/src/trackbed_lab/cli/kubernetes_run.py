@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trackbed.cli.options import output_option
-from trackbed_lab.cli.kubernetes import folder_option
+from trackbed_lab.cli.kubernetes import folder_option, memory_option
 from trackbed_lab.cli.kubernetes_servers import begin_run, start_cluster
 from trackbed_lab.cli.session import build_phase_printer, server_fabric_option
 from trackbed_lab.cli.vm_run import derive_shape, exit_with_phases, load_plan
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from trackbed_lab.run_result import Phase
     from trackbed_lab.vm.run import VmRun
 
-
+keep_option = click.option(
+    "--keep", is_flag=True, help="Leave the cluster up: trackbed lab kubernetes exec, logs, down."
+)
+stack_option = click.option(
+    "--stack", default="native", show_default=True, metavar="NAME", help="Stack that gives pods their rails."
+)
 programs_option = click.option(
     "--programs",
     envvar="TRACKBED_PROGRAMS",
@@ -34,9 +39,9 @@ programs_option = click.option(
 @click.command("run")
 @server_fabric_option
 @folder_option
-@click.option("--memory", default=3072, show_default=True, metavar="MIB", help="Memory of each node.")
-@click.option("--keep", is_flag=True, help="Leave the cluster up: trackbed lab kubernetes exec, logs, down.")
-@click.option("--stack", default="native", show_default=True, metavar="NAME", help="Stack that gives pods their rails.")
+@memory_option
+@keep_option
+@stack_option
 @programs_option
 @output_option("text", "json")
 def run(
