@@ -47,9 +47,10 @@ def _translate_error(error: OSError, netns: Netns, family: int, socket_type: int
     socket_kind = f"a {socket.AddressFamily(family).name} socket of kind {socket.SocketKind(socket_type).name}"
     namespace = "this network namespace" if netns is None else f"network namespace {netns}"
     if error.errno in _REFUSED:
-        return NotPermitted(
-            f"may not open {socket_kind} in {namespace}: {error.strerror}; run as root or with CAP_NET_RAW"
-        )
+        remedy = "run as root or with CAP_NET_RAW"
+        if socket_type == socket.SOCK_DGRAM and family != socket.AF_PACKET:
+            remedy += ", or let net.ipv4.ping_group_range hold this process's group"  # icmp(7)
+        return NotPermitted(f"may not open {socket_kind} in {namespace}: {error.strerror}; {remedy}")
     if error.errno in _UNKNOWN:
         return NotAvailable(f"this kernel offers no {socket_kind[2:]}: {error.strerror}")
     return None
