@@ -112,3 +112,11 @@ def test_a_terminal_gets_styles_and_a_pipe_that_is_asked_to(furnished: Path, wor
     assert "\x1b[1m" in in_pipe(words.split(), furnished, {"FORCE_COLOR": "1"}).output
     assert "\x1b" not in on_terminal(words.split(), furnished, 80, {"TERM": "dumb"}).output
     assert "\x1b" in on_terminal(words.split(), furnished, 80, {"NO_COLOR": ""}).output
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_what_is_said_of_a_stack_is_folded_between_words(furnished: Path, columns: int) -> None:
+    shown = on_terminal(["stacks", "network-operator-sriov"], furnished, columns, {"TERM": "dumb"})
+    *lines, render = shown.output.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert render.startswith("Render it: ")

@@ -95,12 +95,13 @@ def print_stack(stack: Stack, plan: Plan | None) -> None:
     from trackbed.cluster.stacks.comparison import EVIDENCE, MATURITY, compare_stack, find_evidence
 
     print_styled(click.style(stack.name, bold=True))
-    click.echo(stack.title)
-    click.echo(
-        f"\nMaturity: {stack.traits.maturity} ({MATURITY[stack.traits.maturity]}): {stack.traits.maturity_reason}"
+    _print_wrapped(stack.title)
+    click.echo()
+    _print_wrapped(
+        f"Maturity: {stack.traits.maturity} ({MATURITY[stack.traits.maturity]}): {stack.traits.maturity_reason}"
     )
     evidence = find_evidence(stack)
-    click.echo(f"Tried: {evidence}: {stack.traits.ran or EVIDENCE[evidence]}")
+    _print_wrapped(f"Tried: {evidence}: {stack.traits.ran or EVIDENCE[evidence]}")
     _print_list("Needs:", stack.needs)
     _print_list("Cannot:", stack.cannot)
     if plan is not None:
