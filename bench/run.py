@@ -31,6 +31,7 @@ from bench import (
     prove,
     rows,
     scale,
+    stack_runs,
     stacks,
     summary,
     turns,
@@ -46,6 +47,8 @@ def main() -> int:
     options = _options()
     if options.what in _OF_MANIFESTS:
         return _measure_manifests(options)
+    if options.run:
+        return stack_runs.run_stacks(options.stack, options.folder)
     if options.what == "prove":
         print(prove.prove_all(held_out=options.held_out, sizes=options.nodes))
         return 0
@@ -112,7 +115,8 @@ def _options() -> argparse.Namespace:
         "folder",
         nargs="?",
         type=Path,
-        help="lint, jobs, verdicts: the manifests, as OWNER+REPOSITORY/PATH; captures: how many hosts (512)",
+        help="lint, jobs, verdicts: the manifests, as OWNER+REPOSITORY/PATH; captures: how many hosts (512); "
+        "stacks --run: bin/ and charts/ of other projects' stacks",
     )
     parser.add_argument(
         "--crds", type=Path, help="lint: CRDs beside those that lint ships with; verdicts: CRDs that are served"
@@ -130,6 +134,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, action="append", default=[], help="prove: only this size; may be repeated")
     parser.add_argument("--runs", type=_parse_positive, default=5, help="plan: runs of the whole command (%(default)s)")
     parser.add_argument("--stack", action="append", default=[], help="stacks: only this one; may be repeated")
+    parser.add_argument("--run", action="store_true", help="stacks: run each on emulated servers, with DIR's programs")
     parser.add_argument(
         "--pods", type=_parse_positive, default=200, help="attach: pods one after another (%(default)s)"
     )
@@ -137,7 +142,9 @@ def _options() -> argparse.Namespace:
         "--peer-pods", type=_parse_positive, default=40, help="attach: the same for others (%(default)s)"
     )
     parser.add_argument("--rounds", type=_parse_positive, default=5, help="attach: times ten at once (%(default)s)")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
+    if options.run and options.what != "stacks":
+        parser.error("--run is an option of stacks")
     if options.what == "captures":
         options.hosts = _parse_hosts(parser, options.folder)
     if options.what in _OF_MANIFESTS and not (options.folder and options.folder.is_dir()):

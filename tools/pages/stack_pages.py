@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from tests.cluster.stacks.sites import SITES, alike, planned
 from tools.pages.chart_values_page import render_chart_values_page
+from tools.pages.stack_costs_page import render_stack_costs_page
 from trackbed.cli.stack_tables import list_figures
 from trackbed.cluster.stacks import MODULES, load_stack
 from trackbed.cluster.stacks.comparison import EVIDENCE, MATURITY, ComparedStack, compare_stack
@@ -37,6 +38,7 @@ def iter_stack_pages() -> Iterator[tuple[str, str]]:
     yield "README.md", _render_index()
     yield "rights.md", _render_rights_page()
     yield "chart-values.md", render_chart_values_page()
+    yield "costs.md", render_stack_costs_page()
 
 
 def _render_index() -> str:
@@ -45,7 +47,7 @@ def _render_index() -> str:
     head = "# Stacks\n\n`trackbed stacks -f FILE` says which fit a Fabric.\n"
     foot = (
         "\n[What an account must be allowed](rights.md) to apply them. "
-        "[What stacks write into charts](chart-values.md), and what it changes."
+        "[What stacks write into charts](chart-values.md), and what it changes. [What they cost](costs.md)."
     )
     text = [head, "| stack | what attaches what |", "|---|---|", *rows, "", _COMPARED, *figures, "", *_MEANINGS, foot]
     return "\n".join(text) + "\n"

@@ -12,12 +12,16 @@ AS_PLANNED, NOT_AS_PLANNED, NOT_TESTED = 0, 1, 3
 
 
 class Phase(msgspec.Struct, frozen=True, rename="camel"):
-    """One phase of a run: its name, duration in seconds, and outcome (`ok` None: a part could not be tested)."""
+    """One phase of a run: its name, duration in seconds, and outcome (`ok` None: a part could not be tested).
+
+    `figures` are what it measured, by name; most phases measure nothing.
+    """
 
     name: str
     seconds: float
     summary: str
     ok: bool | None = True
+    figures: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 class RunNode(msgspec.Struct, frozen=True, rename="camel"):

@@ -215,11 +215,12 @@ _MARKS = {True: ("ok  ", "green"), False: ("FAIL", "red"), None: ("?   ", "yello
 
 
 def build_phase_printer(output_format: str) -> Callable[[Phase], None]:
-    """Return a function that prints each phase as it ends; with JSON output it prints nothing."""
+    """Return a function that prints each phase as it ends; with JSON output, to standard error."""
 
     def report(phase: Phase) -> None:
         text, colour = _MARKS[phase.ok]
         mark = click.style(text, fg=colour, bold=True)
-        print_styled(f"{mark} {phase.name:16} {phase.seconds:6.2f} s  {escape_line(phase.summary)}")
+        line = f"{mark} {phase.name:16} {phase.seconds:6.2f} s  {escape_line(phase.summary)}"
+        print_styled(line, err=output_format == "json")
 
-    return (lambda _: None) if output_format == "json" else report
+    return report

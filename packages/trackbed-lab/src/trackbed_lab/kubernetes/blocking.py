@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 from trackbed.cluster.api.discovery import ApiResource
 from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.dynamic import connect as connect_dynamic
-from trackbed.cluster.api.response import ApiResponse, Object
+from trackbed.cluster.api.response import ApiResponse, Object, check_response
 
 _T = TypeVar("_T")
 
@@ -21,6 +21,8 @@ class BlockingClient:
 
     def __init__(self, dynamic: DynamicClient) -> None:
         self.dynamic = dynamic
+        self.sent = self.written = 0
+        """How often something was asked of the server, and how often something was written."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="api-client", daemon=True)
         self._thread.start()
@@ -38,6 +40,7 @@ class BlockingClient:
 
     def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine to completion and return its result."""
+        self.sent += 1
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def collect(self, items: AsyncIterator[_T]) -> list[_T]:
@@ -52,12 +55,20 @@ class BlockingClient:
         """Return the server's version."""
         return self.run(self.dynamic.read_version())
 
+    def read_metrics(self) -> str:
+        """Return the server's metrics, in Prometheus' text format."""
+        response = self.run(self.dynamic.client.request("GET", "/metrics"))
+        check_response(response, "metrics")
+        return response.text
+
     def create(self, body: Object, **options: Any) -> ApiResponse:  # noqa: ANN401 - the options of DynamicClient
         """Create an object."""
+        self.written += 1
         return self.run(self.dynamic.create(body, **options))
 
     def apply(self, body: Object, **options: Any) -> ApiResponse:  # noqa: ANN401 - the options of DynamicClient
         """Apply an object on the server."""
+        self.written += 1
         return self.run(self.dynamic.apply(body, **options))
 
     def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object:
@@ -76,6 +87,7 @@ class BlockingClient:
 
     def delete(self, body: Object) -> None:
         """Delete an object, if it exists."""
+        self.written += 1
         self.run(self.dynamic.delete(body))
 
     def find_kind(self, name: str) -> ApiResource:

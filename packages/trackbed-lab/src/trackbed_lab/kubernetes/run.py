@@ -34,6 +34,7 @@ from trackbed.cluster.stacks.traits import Share
 from trackbed.fabric.plan.plan import Plan
 from trackbed_lab.kubernetes import cluster, job, node
 from trackbed_lab.kubernetes.blocking import BlockingClient
+from trackbed_lab.kubernetes.cost import measure_cost, measure_memory
 from trackbed_lab.kubernetes.pods import PodError, find_container
 from trackbed_lab.run_result import PhaseOutcome
 from trackbed_lab.vm import remote
@@ -45,6 +46,8 @@ _SECONDS = 300.0
 """Limit for a phase of the cluster; on two idle cores without KVM the longest one takes 40 seconds."""
 _POLL_SECONDS = 0.5
 _FIGURES = re.compile(r"^rail (\d+)\s+65536\s+\d+\s+[\d.]+\s+([\d.]+)", re.MULTILINE)
+_EVENTS = 6
+"""Warnings that are shown when a wait is in vain, the newest last."""
 _OUTPUT_LINES = 12
 """Lines of a failed test's output that are shown."""
 _RAIL_ATTRIBUTE = "trackbed.dev/rail"
@@ -151,7 +154,8 @@ class ClusterRun:
             events = [event for event in self.client.list("v1", "Event") if event.get("type") == "Warning"]
         except KubeError as error:
             return f"; {error}"
-        lines = [f"{event['involvedObject'].get('name')}: {event.get('message')}" for event in events[-6:]]
+        events.sort(key=_find_event_time)
+        lines = [f"{event['involvedObject'].get('name')}: {event.get('message')}" for event in events[-_EVENTS:]]
         return "".join(f"\n    {line}" for line in lines)
 
     def list_pods(self) -> list[Object]:
@@ -169,6 +173,12 @@ class ClusterRun:
             pod["metadata"]["name"] == name and pod.get("status", {}).get("phase") == "Running"
             for pod in self.list_pods()
         )
+
+
+def _find_event_time(event: Object) -> str:
+    """Return when an event was last seen, in RFC 3339: kubelet writes lastTimestamp, the scheduler a series."""
+    times = ((event.get("series") or {}).get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return str(next((time for time in times if time), event["metadata"]["creationTimestamp"]))
 
 
 def run_phases(vm_run: vm.VmRun, client: BlockingClient, image: str) -> None:
@@ -258,15 +268,16 @@ def _find_rail(attributes: Mapping[str, Any], rails_by_netdev: Mapping[str, int]
 
 def run_job(run: ClusterRun) -> PhaseOutcome:
     """Run the job on both nodes, and two pods with half of the rails each on the first, if rails can be shared."""
-    for body in job.build_job(run.plan, run.image, run.stack):
-        run.client.create(body)
     halves = _split_rails(run)
-    run.wait_for("two pods of the job run", lambda: len(list_running_job_pods(run)) == len(run.node_names))
+    with measure_cost(run.vm_run, run.client):
+        for body in job.build_job(run.plan, run.image, run.stack):
+            run.client.create(body)
+        run.wait_for("two pods of the job run", lambda: len(list_running_job_pods(run)) == len(run.node_names))
     for name, rails in halves.items():
         run.create_pod(name, rails)
     run.wait_for("two more pods run", lambda: all(map(run.is_running, halves)))
     nodes = [run.find_node(name) for name in run.list_job_pods()]
-    summary = f"{len(nodes)} pods run, on {', '.join(nodes)}"
+    summary = f"{len(nodes)} pods run after {run.vm_run.figures['seconds']:.0f} s, on {', '.join(nodes)}"
     if halves:
         summary += f"; {len(halves)} more on {run.node_names[0]}"
     return summary, sorted(nodes) == sorted(run.node_names)
@@ -397,7 +408,13 @@ def _end_job(run: ClusterRun) -> PhaseOutcome:
 
 
 def end_job(run: ClusterRun) -> None:
-    """End the job and wait until its pods are gone and every VF is as before. Raises VmLabError."""
+    """End the job and wait until its pods are gone and every VF is as before; measure it. Raises VmLabError."""
+    with measure_cost(run.vm_run, run.client):
+        _end_job_and_wait(run)
+    measure_memory(run.vm_run)
+
+
+def _end_job_and_wait(run: ClusterRun) -> None:
     with ThreadPoolExecutor(len(run.node_names)) as pool:
         list(pool.map(lambda name: run.run_in_pod(name, f"echo end > {job.DONE}"), run.list_job_pods()))
     run.wait_for("the job is complete", lambda: _count_succeeded(run) == len(run.node_names))

@@ -59,6 +59,8 @@ class VmRun:
     plan: Plan
     report: ReportPhase
     phases: list[Phase] = field(default_factory=list)
+    figures: dict[str, float] = field(default_factory=dict)
+    """What the phase in progress has measured."""
 
     @property
     def ok(self) -> bool:
@@ -77,7 +79,8 @@ class VmRun:
             summary, ok = work()
         except (ChannelError, VmLabError) as error:
             summary, ok = str(error), False
-        phase = Phase(name, time.monotonic() - start, summary, ok)
+        phase = Phase(name, time.monotonic() - start, summary, ok, self.figures)
+        self.figures = {}
         self.phases.append(phase)
         self.report(phase)
         return ok is True
