@@ -18,6 +18,8 @@ RUNS: Final = Path(__file__).with_suffix(".json")
 _OURS: Final = "native"
 _UP, _BACK = "job", "back"
 """The phases of `trackbed lab kubernetes run` that measure."""
+_RAN: Final = (0, 1)
+"""Exit statuses of a run that took place, as planned or not. Others measured nothing, and replace nothing."""
 HEADER: Final = (
     "stack",
     "on",
@@ -39,6 +41,8 @@ def run_stacks(names: Sequence[str], programs: Path | None) -> int:
     for name in names or every:
         run = _run_stack(name, programs)
         status = max(status, run["status"])
+        if run["status"] not in _RAN:
+            continue
         runs = {old["stack"]: old for old in read_runs()} | {name: run}
         kept = [runs[stack] for stack in every if stack in runs]
         RUNS.write_text(json.dumps(kept, indent=1) + "\n")

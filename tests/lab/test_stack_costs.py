@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,7 +13,8 @@ from trackbed_lab.run_result import Phase
 from trackbed_lab.vm.channel import CommandResult
 from trackbed_lab.vm.run import VmRun
 
-from bench.stack_runs import HEADER, iter_rows
+from bench import stack_runs
+from bench.stack_runs import HEADER, iter_rows, read_runs, run_stacks
 
 
 def format_request(verb: str, resource: str, count: int) -> str:
@@ -88,3 +90,19 @@ def test_a_row_compares_with_ours_and_has_no_figure_that_was_not_measured() -> N
     assert rows[1] == ["other", "d", "NOT as planned", "1,200 s", "50 s", "× 2.5", "60 (12)", "-", "-", "-"]
     assert {len(row) for row in rows} == {len(HEADER)}
     assert next(iter_rows([other]))[5] == "-"
+
+
+def build_stack_run(status: int) -> dict[str, Any]:
+    """Return what is kept of a run of ours that ended with a status."""
+    return {"stack": "native", "day": "d", "status": status, "seconds": 5, "figures": {}}
+
+
+def test_a_run_that_never_took_place_replaces_no_measured_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    statuses = iter([0, 3, 1])
+    monkeypatch.setattr(stack_runs, "RUNS", tmp_path / "runs.json")
+    monkeypatch.setattr(stack_runs, "_run_stack", lambda *_: build_stack_run(next(statuses)))
+    assert run_stacks(["native"], None) == 0
+    assert run_stacks(["native"], None) == 3
+    assert [run["status"] for run in read_runs()] == [0]
+    assert run_stacks(["native"], None) == 1
+    assert [run["status"] for run in read_runs()] == [1]
