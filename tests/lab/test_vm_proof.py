@@ -78,7 +78,13 @@ def test_the_labs_nodes_tell_faults_apart_too_and_give_a_vf_to_pods() -> None:
     plan = compute_plan(load_fabric(text, "proof.yaml").fabric, {})
     assert find_lack(plan) == ""
     assert plan.common.vfs == 1
-    assert {fault.name for fault in FAULTS} - {fault.name for fault in POD_FAULTS} == {"missing GID"}
+
+
+def test_pods_have_the_faults_of_servers_and_what_breaks_a_port_breaks_the_device_of_a_pod() -> None:
+    assert [fault.name for fault in POD_FAULTS] == [fault.name for fault in FAULTS]
+    assert [bool(fault.break_script) for fault in POD_FAULTS] == [bool(fault.break_script) for fault in FAULTS]
+    script = next(fault.break_script for fault in POD_FAULTS if fault.break_script)
+    assert "device=${link%/1}\n" in script.format(rdma="", netdev="")
 
 
 def test_faults_change_the_leaves_where_they_are_and_keep_the_rate() -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import Plan
     from trackbed_lab.kubernetes.cluster import Cluster, ClusterSpec
     from trackbed_lab.kubernetes.run import ClusterRun
+    from trackbed_lab.kubernetes.stacks.lab_stack import LabStack
     from trackbed_lab.run_result import PhaseOutcome
 
     ApplyStack = Callable[[ClusterRun], PhaseOutcome]
@@ -42,24 +43,26 @@ if TYPE_CHECKING:
 def prove(folder: Path, memory: int, keep: bool, stack: str, programs: Path | None, output_format: str) -> None:
     """Let a pod on each of four nodes measure a rail, sound first, then with one fault after the other.
 
-    The faults: a slow port, a lossy port, a cable in the wrong leaf, a leaf MTU of 1500, a slow uplink. The whole
-    ladder runs, RDMA by soft-RoCE. Exits with 0 when each fault is named and nothing else, with 1 when not, with 3
-    when this machine cannot run the cluster. It takes some 30 minutes on two cores.
+    The faults: a slow port, a lossy port, a cable in the wrong leaf, a leaf MTU of 1500, a missing GID, a slow uplink.
+    The whole ladder runs, RDMA by soft-RoCE. Exits with 0 when each fault is named and nothing else, with 1 when not,
+    with 3 when this machine cannot run the cluster. It takes some 30 minutes on two cores.
 
     \b
     Examples:
       trackbed lab kubernetes prove
       trackbed lab kubernetes prove --stack network-operator-sriov --programs ./programs
     """
+    from trackbed_lab.cli.kubernetes_stack import find_stack
     from trackbed_lab.kubernetes import cluster
     from trackbed_lab.kubernetes.blocking import connect
     from trackbed_lab.kubernetes.proof import run_phases
     from trackbed_lab.kubernetes.run import ClusterRun
 
     folder, start = folder.absolute(), time.monotonic()
+    lab_stack = None if stack == "native" else find_stack(stack)
     with ExitStack() as cleanup, TemporaryDirectory(prefix="trackbed-") as name:
         fabric, plan = _load_fabric(stack, Path(name))
-        add, prepare = _prepare_stack(stack, programs, plan, Path(name))
+        add, prepare = _prepare_stack(lab_stack, programs, plan, Path(name))
         lab_cluster = start_cluster(folder, derive_shape(plan, memory), join=False, detached=keep, add=add)
         if not keep:
             cleanup.callback(_stop, folder)
@@ -89,10 +92,10 @@ def _load_fabric(stack: str, folder: Path) -> tuple[bytes, Plan]:
 
 
 def _prepare_stack(
-    name: str, programs_folder: Path | None, plan: Plan, folder: Path
+    stack: LabStack | None, programs_folder: Path | None, plan: Plan, folder: Path
 ) -> tuple[Callable[[ClusterSpec], ClusterSpec], Callable[[Cluster], ApplyStack]]:
-    """Return what adds a stack's images to nodes, and what returns the phase that installs it."""
-    from trackbed_lab.cli.kubernetes_stack import add_stack, build_tools, find_programs, find_stack, locate_charts
+    """Return what adds a stack's images to nodes, and what returns the phase that installs it (None: native)."""
+    from trackbed_lab.cli.kubernetes_stack import add_stack, build_tools, find_programs, locate_charts
     from trackbed_lab.kubernetes.proof_image import build_proof_image
     from trackbed_lab.kubernetes.run import apply_native
     from trackbed_lab.kubernetes.stacks.run import apply_stack
@@ -100,9 +103,8 @@ def _prepare_stack(
     def add_image(spec: ClusterSpec) -> ClusterSpec:
         return replace(spec, extra_images=(*spec.extra_images, build_proof_image(spec.parts.tools)))
 
-    if name == "native":
+    if stack is None:
         return add_image, lambda _: apply_native
-    stack = find_stack(name)
     programs = find_programs(stack, programs_folder)
     charts = locate_charts(stack, programs)
     return (

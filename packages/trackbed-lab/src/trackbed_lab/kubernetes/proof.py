@@ -14,8 +14,33 @@ from trackbed_lab.vm import run as vm
 from trackbed_lab.vm.proof import Prove, prove_faults
 from trackbed_lab.vm.proof_faults import FAULTS
 
-POD_FAULTS = tuple(fault for fault in FAULTS if not fault.break_script)
-"""Faults outside of servers: what is broken on a port does not concern the VF of a pod."""
+_MOVER = "/run/trackbed-lab-mover"
+_MOVE_DEVICES = f"""\
+setsid sh -c 'echo $$ >{_MOVER}
+for second in $(seq 600); do
+    sleep 1
+    for netns in $(ls /run/netns); do
+        ip netns exec $netns rdma link show | grep " netdev " | grep -v " netdev eth0" | while read -r _ link _; do
+            device=${{{{link%/1}}}}
+            sleep 3
+            rdma link delete $device && ip netns exec $netns rdma link add $device type rxe netdev eth0
+        done
+    done
+done' </dev/null >{_MOVER}.log 2>&1 &
+for try in $(seq 50); do [ -s {_MOVER} ] && exit; sleep 0.2; done
+exit 1
+"""
+"""Makes the RDMA device of each pod that starts on the server one of eth0. The plugin is done with it in 3 s.
+
+The server's agent kills what is in the shell's process group when that ends, so it waits for the other session.
+"""
+_STOP_MOVER = f"if [ -e {_MOVER} ]; then kill -- -$(cat {_MOVER}) && rm {_MOVER}; fi"
+
+POD_FAULTS = tuple(
+    fault._replace(break_script=_MOVE_DEVICES, heal_script=_STOP_MOVER) if fault.break_script else fault
+    for fault in FAULTS
+)
+"""The faults; what is broken on a server's port is broken in its pods instead, as these have VFs."""
 PROVED_PORT = 0
 """Index of the port whose rail is proved: one alone, as two cores emulate four nodes."""
 
