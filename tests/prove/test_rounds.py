@@ -49,6 +49,12 @@ def test_a_screen_goes_within_a_leaf_then_to_another_leaf_then_to_another_pod() 
     assert kinds == [{(True, True): 16}, {(False, True): 16}, {(False, False): 16}]
 
 
+@given(st.integers(3, 70), st.integers(1, 3))
+def test_a_screen_of_one_leaf_tests_no_pair_twice(nodes: int, rails: int) -> None:
+    tests = [frozenset(pair) for tests in plan_screen(build(nodes, nodes, rails)) for pair in list_tests(tests)]
+    assert len(set(tests)) == len(tests)
+
+
 def test_tests_between_leaves_fill_three_quarters_of_the_uplinks() -> None:
     topology = build(32, 16, 1, Uplinks(16))
     far = [

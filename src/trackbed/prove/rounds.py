@@ -130,7 +130,11 @@ def compute_round_probability(uplinks: Uplinks, ports: int) -> float:
 
 def _screen_rail(topology: FabricTopology, rail: int, number: int, matches: Sequence[Pair]) -> Iterator[Pair]:
     leaves, resting = topology.ports[rail], []
-    rotated = [_rotate(leaf, number * len(leaf) // 4) for leaf in leaves]
+    matched = {leaf for pair in matches for leaf in pair}
+    # The ports of another leaf meet each other by the circle alone, which a rotation would turn back.
+    rotated = [
+        _rotate(leaf, number * len(leaf) // 4) if index in matched else leaf[:] for index, leaf in enumerate(leaves)
+    ]
     limit = max(1, int(LOAD * topology.uplinks.links_per_leaf * topology.uplinks.rate_share))
     for first, second in matches:
         count = min(limit, len(rotated[first]), len(rotated[second]))
