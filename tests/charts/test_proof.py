@@ -15,6 +15,7 @@ from tests.charts.chart import NAMESPACE, only, rendered
 from tests.charts.cluster import Site
 from tests.cluster.proof.kubelets import run_kubelets
 from tests.kinds import installed
+from trackbed.cluster.proof.job import POD_RULES
 from trackbed.cluster.resources.railnode import API_VERSION, KIND, UNPROVED_TAINT
 
 pytestmark = pytest.mark.needs("root", "nsenter", "unshare", "ip")
@@ -67,6 +68,10 @@ def apply_account(site: Site) -> list[str]:
 def read_proved(client: BlockingClient, number: int) -> tuple[str, str]:
     conditions = client.get(API_VERSION, KIND, f"proof{number}")["status"]["conditions"]
     return next((item["status"], item["message"]) for item in conditions if item["type"] == "Proved")
+
+
+def test_its_account_may_do_in_the_namespace_of_pods_what_that_of_a_proof_job_may(helm: str) -> None:
+    assert only(rendered(helm, VALUES), "Role", "trackbed-proof")["rules"] == POD_RULES
 
 
 def test_its_account_proves_idle_nodes_and_records_what_it_finds(site: Site) -> None:

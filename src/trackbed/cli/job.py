@@ -10,6 +10,7 @@ import click
 from trackbed.cli.completion import complete_file
 from trackbed.cli.files import replace_file
 from trackbed.cli.groups import CommandGroup
+from trackbed.cli.job_proof import check_job_name, write_proof_job
 from trackbed.cli.old_forms import refuse_option
 from trackbed.cli.options import (
     check_name,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import Plan
 
 _Result = TypeVar("_Result")
+_NAME = "all-reduce"
+"""Name of a new job."""
 
 
 @click.group("job", cls=CommandGroup)
@@ -125,8 +128,11 @@ class _HelpWithKinds(click.Command):
 @fabric_option
 @_stack_option
 @_rails_option
-@click.option("--name", default="all-reduce", show_default=True, help="Name of the job.")
-@click.option("--image", help="Image of its containers, with NCCL and torchrun (mpijob: nccl-tests).")
+@click.option("--name", help="Name of the job. Default: all-reduce, or proof.")
+@click.option(
+    "--image",
+    help="Image of its containers, with NCCL and torchrun (mpijob: nccl-tests; proof: Trackbed, rping, perftest).",
+)
 @click.option(
     "--node-count",
     "nodes",
@@ -147,7 +153,7 @@ def new(
     fabric_file: str,
     stack_name: str | None,
     rails: str | None,
-    name: str,
+    name: str | None,
     image: str | None,
     nodes: int | None,
     cpu: int | None,
@@ -162,6 +168,8 @@ def new(
 
     KIND: {kinds}.
 
+    `proof` writes a Job of `trackbed prove`, which measures the rails of all nodes on which no pod holds devices.
+
     With CPU and memory the pods are Guaranteed: kubelet's static policy gives them CPUs of their own. A job on one node
     stays on NVLink and measures no rail.
 
@@ -174,12 +182,19 @@ def new(
       trackbed job new mpijob -f fabric.yaml --stack spiderpool --image IMAGE | kubectl apply -f -
       trackbed job new kueue -f fabric.yaml --stack spiderpool --name rails
       trackbed job new jobset -f fabric.yaml --stack spiderpool --image IMAGE --node-count 4 --queue rails
+      trackbed job new proof -f fabric.yaml --image IMAGE --namespace jobs | kubectl apply -f -
     """
     from trackbed.cluster.jobs import kinds
     from trackbed.cluster.jobs.kinds.queued import build_queue_objects
     from trackbed.fabric.yaml_text import render_documents
 
     check_name(kind, _list_kinds(), "kind", f"there are {', '.join(_list_kinds())}")
+    if kind == "proof":
+        texts = {"--rails": rails, "--memory": memory, "--hugepages": hugepages, "--queue": queue}
+        others = {**texts, "--node-count": nodes, "--cpu": cpu, "--nccl": nccl, "--topology": topology}
+        write_proof_job(fabric_file, stack_name, name, image, namespace, others)
+        return
+    name = name or _NAME
     plan, requirements = _load_requirements(stack_name, fabric_file, rails)
     _check_arguments(plan, kind, name, image, nodes)
     requirements = _add_nccl_options(requirements, nccl)
@@ -274,14 +289,11 @@ def _print_differences(jobs: list[PatchedJob]) -> None:
 def _list_kinds() -> list[str]:
     from trackbed.cluster.jobs.kinds import KINDS
 
-    return [*KINDS, "kueue"]
+    return [*KINDS, "kueue", "proof"]
 
 
 def _check_arguments(plan: Plan, kind: str, name: str, image: str | None, nodes: int | None) -> None:
-    from trackbed.cluster.jobs.kinds.kind import JOB_NAME_PATTERN
-
-    if not JOB_NAME_PATTERN.fullmatch(name):
-        refuse(f"--name {name!r}: lower-case letters, digits and - only, beginning with a letter, 40 at most")
+    check_job_name(name)
     if image is None and kind != "kueue":
         refuse("name an image with --image; it must hold NCCL and torchrun, for mpijob nccl-tests")
     if nodes and nodes > len(plan.nodes):

@@ -221,13 +221,13 @@ def build_problem_document(problem: Problem) -> dict[str, object]:
     }
 
 
-def read_with_lock(fabric_file: str) -> tuple[bytes, Plan]:
-    """Return a Fabric and its lock as one YAML stream, and its plan. Exit with status 2 on problems."""
+def read_with_lock(fabric_file: str) -> tuple[bytes, LoadedFabric, Plan]:
+    """Return a Fabric and its lock as one YAML stream, what they say, and the plan. Exit with status 2 on problems."""
     from trackbed.fabric.model.source import MAX_BYTES
 
     fabric_input = _read_fabric_input(fabric_file, MAX_BYTES)
     raw, lock, _ = fabric_input
-    return raw if lock is None else raw + b"\n---\n" + lock, _compute_plan(fabric_file, fabric_input)[1]
+    return raw if lock is None else raw + b"\n---\n" + lock, *_compute_plan(fabric_file, fabric_input)
 
 
 def _read_fabric_input(fabric_file: str, limit: int) -> _FabricInput:

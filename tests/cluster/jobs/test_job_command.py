@@ -132,6 +132,13 @@ WRONG: dict[str, tuple[tuple[str, ...], str, str]] = {
     "not YAML": (("patch", "-"), "a: [", "<stdin>:2:1: error: this is not YAML"),
     "another shape": (("patch", "-"), "kind: Pod\napiVersion: v1\nspec: []\n", "Pod (without a name): spec: expected"),
     "no such file": (("patch", "nowhere.yaml"), "", "trackbed: cannot read nowhere.yaml: No such file"),
+    "a proof of some rails": (
+        ("new", "proof", "--image", "i", "--rails", "0"),
+        "",
+        "--rails is no option of kind proof, which takes all rails of all idle nodes",
+    ),
+    "a bad name of a proof": (("new", "proof", "--image", "i", "--name", "A_b"), "", "--name 'A_b': lower-case"),
+    "a proof without an image": (("new", "proof"), "", "it must hold Trackbed, rping and perftest"),
     "no such kind": (("new", "mpijobs", "--image", "i"), "", "no kind 'mpijobs'; did you mean 'mpijob'?"),
     "no image": (("new", "mpijob"), "", "trackbed: name an image with --image"),
     "too many nodes": (("new", "job", "--image", "i", "--node-count", "5"), "", "--node-count 5: fabric 'train' has 4"),

@@ -102,6 +102,8 @@ def load_plan(
     from importlib.resources import as_file, files
 
     if source is not None:
-        return read_with_lock(source)
+        text, _, plan = read_with_lock(source)
+        return text, plan
     with as_file(files(package).joinpath(example_name)) as example:
-        return read_with_lock(str(example))
+        text, _, plan = read_with_lock(str(example))
+        return text, plan
