@@ -50,6 +50,10 @@ class Hosts:
     """Rails that pods are not given."""
     isolated: bool = False
     counters: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    gpu_gbps: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    """Rates between memories of GPUs, where they are less than between those of hosts."""
+    gpus: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Files by which drivers show GPUs, of each node."""
     """How much `out_of_sequence` rises during the run."""
     sheets: list[Sheet] = field(default_factory=list)
 
@@ -104,6 +108,8 @@ class Hosts:
     def _read_files(self, node: str, patterns: Sequence[str]) -> object:
         rail = int(patterns[0].split("/rail")[1][0])
         device = f"/sys/class/infiniband/rail{rail}"
+        if not any("/rail" in pattern for pattern in patterns):
+            return {"files": self.gpus.get(node, {}), "missing": []}
         address = next(address for address, port in self._ports.items() if port == (node, rail))
         gid = ip_address("::" if (node, rail) in self.without_gid else f"::ffff:{address}").exploded
         rise = self.counters.get((node, rail), 0) if len(self.sheets) > 1 else 0
@@ -135,7 +141,11 @@ class Hosts:
         rate = 2 * min(self.gbps.get(end, SOUND_GBPS) for end in ends)
         test = "RDMA_Write_Bidirectional_BW_Test" if argv[0] == "ib_write_bw" else "RDMA_Write_Latency_Test"
         results = {"BW_average": rate} if argv[0] == "ib_write_bw" else {"t_typical": 2.0}
-        document = {"test_info": {"test": test, "Device": argv[2]}, "results": results}
+        info: dict[str, object] = {"test": test, "Device": argv[2]}
+        if any(word.startswith("--use_cuda_bus_id=") for word in argv):
+            info["cuda_device"] = 0
+            results["BW_average"] = min(rate, 2 * min(self.gpu_gbps.get(end, SOUND_GBPS) for end in ends))
+        document = {"test_info": info, "results": results}
         return {**ended, "stderr": json.dumps(document)}
 
     @cached_property

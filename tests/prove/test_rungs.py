@@ -33,7 +33,7 @@ def build_pings(small: str = "answered", large: str = "answered", **report: Any)
 
 def test_the_ladder_has_every_rung_once_from_the_wire_up() -> None:
     assert [name for name in RUNGS if name != GID] == list(PATH_RUNGS)
-    assert [PATH_RUNGS[name].transport for name in RUNGS if name != GID] == ["ip", "ip", "rdma", "rdma", "rdma"]
+    assert [PATH_RUNGS[name].transport for name in RUNGS if name != GID] == ["ip", "ip", *4 * ["rdma"]]
     assert LADDER == ("ping", "gid", "rdma_cm", "write_bw", "write_lat")
 
 

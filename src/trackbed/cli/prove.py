@@ -59,8 +59,8 @@ _MODES = ("screen", "cover", "full", "matrix")
 @click.option(
     "--rungs",
     metavar="LIST",
-    help="Rungs of the ladder to climb, with commas: ping, tcp_bw, gid, rdma_cm, write_bw, write_lat."
-    " Default: all but tcp_bw.",
+    help="Rungs of the ladder to climb, with commas: ping, tcp_bw, gid, rdma_cm, write_bw, write_lat, gpu_bw."
+    " Default: all but tcp_bw and gpu_bw.",
 )
 @click.option("--budget", is_flag=True, help="Print what it costs, and run nothing.")
 @ssh_options
@@ -146,16 +146,14 @@ def command(
     if record:
         check_railnodes(keeping)
 
-    from trackbed.prove.budget import compute_ladder_budget
     from trackbed.prove.proof import prove
     from trackbed.prove.report import build_report
 
     with open_answers(answers_file, plan, mode, chosen, "pods" if pods.pods else "hosts") as answers:
         run: Run = partial(run_on_hosts, plan, ssh)
         if requirements is not None:
-            most_seconds = compute_ladder_budget(plan, mode, chosen).most_seconds
-            run = partial(run_in_pods, plan, requirements, pods, most_seconds, answers)
-        proof, events = run_proof(prove(plan, mode, chosen, in_pods=pods.pods), run, answers)
+            run = partial(run_in_pods, plan, requirements, pods, mode, chosen, answers)
+        proof, events = run_proof(prove(plan, mode, chosen, in_pods=pods.pods, share=share), run, answers)
         report = build_report(proof, before)
         print_report(proof, report, output_format, events)
         if page:

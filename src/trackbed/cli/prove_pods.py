@@ -11,6 +11,8 @@ from trackbed.cli.render_stack import complete_stack_name
 from trackbed.cli.terminal import print_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trackbed.cli.prove_answers import AnswerFile
     from trackbed.cluster.jobs.requirements import PodRequirements
     from trackbed.fabric.plan.plan import Plan
@@ -80,7 +82,8 @@ def run_in_pods(
     plan: Plan,
     requirements: PodRequirements,
     options: PodOptions,
-    most_seconds: float,
+    mode: str,
+    rungs: Sequence[str],
     answers: AnswerFile,
     calls: SheetCalls,
 ) -> None:
@@ -93,13 +96,16 @@ def run_in_pods(
     from trackbed.cli.cluster_session import open_cluster
     from trackbed.cluster.proof.objects import ProofSite
     from trackbed.cluster.proof.run import remove_runs, run_sheets
+    from trackbed.prove.budget import compute_ladder_budget
+    from trackbed.prove.rungs import needs_gpus
 
     site = ProofSite(
         answers.run_name,
         options.namespace or plan.kubernetes.namespace,
         options.image or "",
         requirements,
-        int(most_seconds) + _START_SECONDS,
+        int(compute_ladder_budget(plan, mode, rungs).most_seconds) + _START_SECONDS,
+        _count_gpus(plan) if needs_gpus(rungs) else {},
     )
     names = [node.name for node in plan.nodes]
     with open_cluster(options.kubeconfig, options.context) as cluster:
@@ -108,3 +114,8 @@ def run_in_pods(
             cluster.run(run_sheets(cluster.client, site, names, calls))
         except asyncio.CancelledError:
             raise SystemExit(_TERMINATED) from None
+
+
+def _count_gpus(plan: Plan) -> dict[str, int]:
+    """Return how many GPUs each node has, as far as its rails have them."""
+    return {node.name: 1 + max((gpu for port in node.ports for gpu in port.gpus), default=-1) for node in plan.nodes}

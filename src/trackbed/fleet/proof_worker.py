@@ -93,11 +93,11 @@ def _read_files(machine: Machine, steps: NumberedSteps) -> Outputs:
 
 
 def _expand(machine: Machine, pattern: str) -> list[str]:
-    """Return the path itself, or the first files of a folder for a pattern that ends in `/*`: 9 comes before 10."""
-    folder, _, name = pattern.rpartition("/")
-    if name != "*":
+    """Return the path itself, or for a pattern with `/*` the first that a folder has: 9 comes before 10."""
+    folder, star, below = pattern.partition("/*")
+    if not star:
         return [pattern]
-    return [f"{folder}/{name}" for name in list_names(machine, folder)[:_MAX_FILES]]
+    return [f"{folder}/{name}{below}" for name in list_names(machine, folder)[:_MAX_FILES]]
 
 
 def _ping(machine: Machine, requests: Sequence[tuple[int, Sequence[Mapping[str, Any]]]]) -> Outputs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from trackbed.prove import pod_ends
+from trackbed.prove import gpus, pod_ends
 from trackbed.prove.culprits import Culprit
 from trackbed.prove.facts import PortFacts, build_step, parse_facts
 from trackbed.prove.findings import PathFinding
@@ -54,6 +54,26 @@ def read_facts(run: ProofState) -> Generator[Sheet, Answers, dict[int, PortFacts
         if 2 * port in answers.outputs
     }
     return {port: read._replace(rate_gbps=planned or read.rate_gbps) for port, read in facts.items()}
+
+
+def find_gpus(run: ProofState) -> Generator[Sheet, Answers, None]:
+    """Give each end the options of the first GPU that the plan gives its port; a port without one has a reason."""
+    nodes, rails = run.topology.nodes, run.topology.rails
+    steps = {node: [(2 * index, gpus.STEP)] for index, node in enumerate(nodes) if node not in run.failures}
+    answers = yield Sheet("GPUs", (SheetRound(FACTS_SECONDS, steps, {}),))
+    run.failures = answers.failures
+    options = {index: gpus.list_gpus(output) for step, output in answers.outputs.items() for index in (step // 2,)}
+    numbers = {(node.name, port.rail): min(port.gpus, default=None) for node in run.plan.nodes for port in node.ports}
+    for port, end in run.ends.items():
+        number, present = numbers[end.node, end.rail], options.get(port // rails)
+        if present is None:
+            run.gpu_stops[port] = Stop(run.explain_loss(end.node), end.node)
+        elif number is None:
+            run.gpu_stops[port] = Stop(f"the Fabric gives rail {end.rail} no GPU", end.node)
+        elif number >= len(present):
+            run.gpu_stops[port] = Stop(f"it has no GPU {number}: its drivers show {len(present)}", end.node)
+        else:
+            run.ends[port] = end._replace(gpu_options=present[number])
 
 
 def judge_gids(run: ProofState) -> None:

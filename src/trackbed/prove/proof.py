@@ -22,10 +22,10 @@ from trackbed.prove.blame import Blame, investigate
 from trackbed.prove.facts import CounterChange, PortFacts, compare_counters
 from trackbed.prove.links import UNTRACED, Trace
 from trackbed.prove.paths import build_path, list_ends
-from trackbed.prove.ports import find_pod_ends, judge_gids, read_facts
+from trackbed.prove.ports import find_gpus, find_pod_ends, judge_gids, read_facts
 from trackbed.prove.results import PathResult, PlannedTest, judge_readings
 from trackbed.prove.rounds import PLANNERS, Round
-from trackbed.prove.rungs import GID, PATH_RUNGS
+from trackbed.prove.rungs import GID, PATH_RUNGS, needs_gpus
 from trackbed.prove.rungs.rung import PathEnd, ProbedPath, Rung, RungReading, explain_missing
 from trackbed.prove.sheets import Answers, Sheet, build_sheet
 from trackbed.prove.state import ProofState, RungCulprit, Stop
@@ -74,6 +74,8 @@ def prove(plan: Plan, mode: str, rungs: Sequence[str], *, in_pods: bool = False)
             judge_gids(run)
         else:
             yield from _climb(run, PATH_RUNGS[name])
+    if needs_gpus(rungs):
+        yield from find_gpus(run)
     after = yield from read_facts(run)
     changes = {
         port: compare_counters(facts.counters, after[port].counters)
@@ -109,7 +111,10 @@ def _climb(run: ProofState, rung: Rung) -> Generator[Sheet, Answers, None]:
         values = {result.test: _get_value(result) for result in results}
         columns = [[values.get(test, math.nan) for test in tests] for tests in by_round]
         blame = yield from _blame(run, rung, list(zip(rounds, columns, strict=True)))
-        run.culprits += (RungCulprit(rung.name, culprit) for culprit in blame.culprits)
+        run.culprits += (
+            RungCulprit(rung.name, culprit, look=rung.look if culprit.kind == "port" else "")
+            for culprit in blame.culprits
+        )
         run.undecided += ((rung.name, port) for port in blame.undecided)
 
 
@@ -163,17 +168,21 @@ def _build_path(run: ProofState, test: PlannedTest) -> ProbedPath:
 
 def _find_stop(run: ProofState, rung: Rung, test: PlannedTest) -> Stop:
     """Return why a test cannot be run; the reason is empty if it can."""
-    for port in (test.a, test.b):
-        node, facts = run.ends[port].node, run.facts.get(port)
-        if node in run.failures:
-            return Stop(run.explain_loss(node), node)
-        if port in run.absent:
-            return Stop(run.absent[port].reason, node)
-        if rung.transport == "rdma" and port in run.port_stops:
-            return run.port_stops[port]
-        if facts and rung.program in facts.missing_programs:
-            return Stop(explain_missing(rung.program), node)
-    return run.stops.get(test._replace(source_port=None), Stop(""))
+    stops = (_find_port_stop(run, rung, port) for port in (test.a, test.b))
+    return next(filter(None, stops), None) or run.stops.get(test._replace(source_port=None), Stop(""))
+
+
+def _find_port_stop(run: ProofState, rung: Rung, port: int) -> Stop | None:
+    node, facts = run.ends[port].node, run.facts.get(port)
+    if node in run.failures:
+        return Stop(run.explain_loss(node), node)
+    if port in run.absent:
+        return Stop(run.absent[port].reason, node)
+    if rung.transport == "rdma" and port in run.port_stops:
+        return run.port_stops[port]
+    if facts and rung.program in facts.missing_programs:
+        return Stop(explain_missing(rung.program), node)
+    return run.gpu_stops.get(port) if rung.needs_gpu else None
 
 
 def _read(run: ProofState, rung: Rung, path: ProbedPath, outputs: Mapping[int, object], first: int) -> RungReading:

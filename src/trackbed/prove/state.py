@@ -46,6 +46,8 @@ class ProofState:
     """Tests that a lower rung has stopped."""
     port_stops: dict[int, Stop] = field(default_factory=dict)
     """Ports without tests of RDMA."""
+    gpu_stops: dict[int, Stop] = field(default_factory=dict)
+    """Ports without tests of GPU memory."""
     absent: dict[int, PathFinding] = field(default_factory=dict)
     """Ports without any test, since their pod has no such rail, or did not say which it has."""
     results: list[PathResult] = field(default_factory=list)

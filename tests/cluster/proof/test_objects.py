@@ -57,6 +57,12 @@ def test_a_pod_has_the_rails_of_a_job_no_gpu_and_no_more_rights_than_the_stack_n
     assert pod["spec"].get("hostNetwork", False) == access.host_network
 
 
+def test_a_pod_gets_the_gpus_of_its_node_where_they_are_tested() -> None:
+    site = build_site("native")._replace(gpus={"gpu-0": 8, "gpu-1": 0})
+    limits = [build_pod(site, 0, f"gpu-{number}")["spec"]["containers"][0]["resources"]["limits"] for number in (0, 1)]
+    assert limits[0] == {"nvidia.com/gpu": 8, **limits[1]}
+
+
 def test_an_account_may_touch_the_mailboxes_alone() -> None:
     _, account, role, binding = build_shared(build_site(STACKS[0]), 2)
     assert role["rules"] == [

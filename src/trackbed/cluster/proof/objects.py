@@ -5,13 +5,14 @@
     pod         bound to its node through the scheduler, as a DaemonSet's pods are, so that devices are counted
 
 All have the label PROOF with the run's name, by which they are removed. A pod has neither more rights nor more devices
-than a pod of a job; it has no GPU. It ends by itself where nobody waits for it any more.
+than a pod of a job, and no GPU unless one is tested. It ends by itself where nobody waits for it any more.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from trackbed.cluster.jobs.inject import inject_rails
@@ -43,6 +44,8 @@ class ProofSite(NamedTuple):
     requirements: PodRequirements
     seconds: int
     """Time after which kubelet ends a pod that still runs."""
+    gpus: Mapping[str, int] = MappingProxyType({})
+    """How many GPUs the pods of nodes get; no pod of another node gets one."""
 
     def name_pod(self, index: int) -> str:
         """Return the name of a node's pod, and of its mailbox, by the node's number."""
@@ -87,8 +90,14 @@ def build_pod(site: ProofSite, index: int, node: str) -> Manifest:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "program", "mountPath": _FOLDER, "readOnly": True}],
     }
-    if site.requirements.access.hugepages:
-        container["resources"] = {"requests": {"memory": _MEMORY}}
+    access, gpus = site.requirements.access, site.gpus.get(node)
+    resources: dict[str, dict[str, object]] = {}
+    if access.hugepages:
+        resources["requests"] = {"memory": _MEMORY}
+    if gpus and access.gpu_resource:
+        resources["limits"] = {access.gpu_resource: gpus}
+    if resources:
+        container["resources"] = resources
     spec = {
         "serviceAccountName": site.name,
         "restartPolicy": "OnFailure",

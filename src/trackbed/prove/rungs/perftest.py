@@ -53,6 +53,11 @@ def parse_results(text: str, end: PathEnd, test: str, size_bytes: int) -> Mappin
     return results
 
 
+def parse_info(text: str) -> Mapping[str, Any]:
+    """Return what the last document says of its test. Raises PerftestError if there is none."""
+    return get_mapping(_parse_last_document(text[-_MAX_CHARACTERS:]), "test_info")
+
+
 def read_value(results: Mapping[str, Any], *keys: str) -> float:
     """Return the first of the keys that is there, a finite number above 0. Raises PerftestError."""
     key = next((key for key in keys if key in results), keys[0])

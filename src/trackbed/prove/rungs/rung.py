@@ -41,6 +41,8 @@ class PathEnd(NamedTuple):
     address: str
     gid_index: int | None = None
     """Index of the address in the port's table of GIDs; None for InfiniBand, or if it was not read."""
+    gpu_options: tuple[str, ...] = ()
+    """perftest's options for the memory of the port's GPU."""
 
 
 class ProbedPath(NamedTuple):
@@ -91,6 +93,10 @@ class Rung(NamedTuple):
     """Whether the rung can show that two rails are isolated."""
 
 
+    needs_gpu: bool = False
+    """Whether both ends need the GPU that the plan gives their port."""
+    look: str = ""
+    """What to look at where a port is blamed; empty: as on other rungs."""
 def choose_server_port(end: PathEnd) -> int:
     """Return the TCP port on which a server for this port listens; a node has one test on a rail at a time."""
     return _FIRST_PORT + end.rail

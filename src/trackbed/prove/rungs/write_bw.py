@@ -38,11 +38,11 @@ DEF_MARGIN of 2), and a test must not outlive its round."""
 
 def build_steps(path: ProbedPath) -> tuple[Step, Step]:
     """Return the steps of the client, a, and the server, b."""
-    client = _build_argv(path, path.a)
-    return {"argv": client, "after": CLIENT_AFTER_SECONDS}, {"argv": _build_argv(path, path.b)}
+    return {"argv": build_argv(path, path.a), "after": CLIENT_AFTER_SECONDS}, {"argv": build_argv(path, path.b)}
 
 
-def _build_argv(path: ProbedPath, end: PathEnd) -> list[str]:
+def build_argv(path: ProbedPath, end: PathEnd, *memory: str) -> list[str]:
+    """Return the command line of one end; `memory` are the options of another memory than the host's."""
     size_bytes = _compute_size(path.rate_gbps)
     options = ["-s", str(size_bytes), "-D", str(_TRAFFIC_SECONDS), "--report_gbits"]
     flows, depth = _compute_load(path.rate_gbps, size_bytes, FLOWS if path.source_port is None else 1)
@@ -53,7 +53,7 @@ def _build_argv(path: ProbedPath, end: PathEnd) -> list[str]:
         options += ["-b", "-q", str(flows)]
     else:
         options += ["-q", "1", "--flow_label", str(_to_flow_label(path.source_port))]
-    return perftest.build_argv("ib_write_bw", path, end, *options)
+    return perftest.build_argv("ib_write_bw", path, end, *options, *memory)
 
 
 def _compute_size(rate_gbps: float | None) -> int:

@@ -34,7 +34,6 @@ def screen_in_pods(stack: str, kubeconfig: str, plan: Plan, rungs: Sequence[str]
     from trackbed.cli.prove_pods import PodOptions, run_in_pods
     from trackbed.cluster.jobs.requirements import build_requirements, narrow_plan
     from trackbed.cluster.stacks import load_stack
-    from trackbed.prove.budget import compute_ladder_budget
     from trackbed.prove.proof import prove
     from trackbed.prove.report import build_report
     from trackbed_lab.kubernetes.proof import PROVED_PORT
@@ -46,8 +45,7 @@ def screen_in_pods(stack: str, kubeconfig: str, plan: Plan, rungs: Sequence[str]
     options = PodOptions(
         pods=True, image=PROOF_IMAGE, stack_name=stack, idle=False, namespace=None, kubeconfig=kubeconfig, context=None
     )
-    seconds = compute_ladder_budget(plan, "screen", tuple(rungs)).most_seconds
     answers = AnswerFile()
-    run = partial(run_in_pods, plan, requirements, options, seconds, answers)
+    run = partial(run_in_pods, plan, requirements, options, "screen", tuple(rungs), answers)
     proof, _ = run_proof(prove(plan, "screen", tuple(rungs), in_pods=True), run, answers)
     return build_report(proof)
