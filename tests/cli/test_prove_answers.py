@@ -35,7 +35,7 @@ class KilledError(Exception):
 
 def run_once(file: Path, work: Callable[[AnswerFile], None], rungs: tuple[str, ...] = RUNGS) -> AnswerFile:
     """Open the file, begin a sheet, work, and be killed."""
-    with pytest.raises(KilledError), open_answers(file, PLAN, "screen", rungs, "hosts") as answers:  # noqa: PT012 - a kill comes in the middle
+    with pytest.raises(KilledError), open_answers(file, PLAN, "screen", rungs, ("hosts",)) as answers:  # noqa: PT012 - a kill comes in the middle
         answers.begin_sheet(SHEET)
         work(answers)
         raise KilledError
@@ -126,7 +126,7 @@ def test_a_file_that_another_proof_writes_is_refused(tmp_path: Path, capsys: pyt
 
 
 def test_a_proof_that_ends_removes_its_file(tmp_path: Path) -> None:
-    with open_answers(tmp_path / "a", PLAN, "screen", RUNGS, "hosts"):
+    with open_answers(tmp_path / "a", PLAN, "screen", RUNGS, ("hosts",)):
         assert (tmp_path / "a").exists()
     assert not (tmp_path / "a").exists()
 

@@ -43,17 +43,18 @@ class Hosts:
     small_mtu: Collection[tuple[str, int]] = ()
     silent: Collection[tuple[str, int]] = ()
     without_gid: Collection[tuple[str, int]] = ()
+    without_rate: Collection[tuple[str, int]] = ()
     gbps: Mapping[tuple[str, int], float] = field(default_factory=dict)
     missing: Mapping[str, Sequence[str]] = field(default_factory=dict)
     unreachable: Mapping[str, str] = field(default_factory=dict)
     without_rail: Collection[tuple[str, int]] = ()
     """Rails that pods are not given."""
     isolated: bool = False
-    counters: Mapping[tuple[str, int], int] = field(default_factory=dict)
     gpu_gbps: Mapping[tuple[str, int], float] = field(default_factory=dict)
     """Rates between memories of GPUs, where they are less than between those of hosts."""
     gpus: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Files by which drivers show GPUs, of each node."""
+    counters: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """How much `out_of_sequence` rises during the run."""
     sheets: list[Sheet] = field(default_factory=list)
 
@@ -64,9 +65,10 @@ class Hosts:
         lost: Lost = lambda *_: False,
         *,
         in_pods: bool = False,
+        share: float = 1.0,
     ) -> Proof:
         """Run a proof to its end."""
-        return self.drive(prove(self.plan, mode, rungs, in_pods=in_pods), lost)
+        return self.drive(prove(self.plan, mode, rungs, in_pods=in_pods, share=share), lost)
 
     def drive(self, run: Generator[Sheet, Answers, Proof], lost: Lost = lambda *_: False) -> Proof:
         """Answer the sheets of a proof to its end."""
@@ -106,17 +108,17 @@ class Hosts:
                 yield {"netdev": f"net{rail + 1}", "address": address, "rdma": f"rail{rail}"}
 
     def _read_files(self, node: str, patterns: Sequence[str]) -> object:
-        rail = int(patterns[0].split("/rail")[1][0])
-        device = f"/sys/class/infiniband/rail{rail}"
         if not any("/rail" in pattern for pattern in patterns):
             return {"files": self.gpus.get(node, {}), "missing": []}
+        rail = int(patterns[0].split("/rail")[1][0])
+        device = f"/sys/class/infiniband/rail{rail}"
         address = next(address for address, port in self._ports.items() if port == (node, rail))
         gid = ip_address("::" if (node, rail) in self.without_gid else f"::ffff:{address}").exploded
         rise = self.counters.get((node, rail), 0) if len(self.sheets) > 1 else 0
         texts = {
             f"{device}/ports/1/gids/3": gid,
             f"{device}/ports/1/gid_attrs/types/3": "RoCE v2",
-            f"{device}/ports/1/rate": f"{RATE_GBPS} Gb/sec (4X NDR)",
+            f"{device}/ports/1/rate": "" if (node, rail) in self.without_rate else f"{RATE_GBPS} Gb/sec (4X NDR)",
             f"{device}/ports/1/hw_counters/out_of_sequence": str(7 + rise),
         }
         return {"files": texts, "missing": list(self.missing.get(node, ()))}
@@ -138,7 +140,8 @@ class Hosts:
         if argv[0] == "rping" or argv[-1] not in self._ports:
             return ended
         ends = ((node, int(argv[2].removeprefix("rail"))), self._ports[argv[-1]])
-        rate = 2 * min(self.gbps.get(end, SOUND_GBPS) for end in ends)
+        limit = float(argv[argv.index("--rate_limit") + 1]) if "--rate_limit" in argv else RATE_GBPS
+        rate = 2 * min(limit, *(self.gbps.get(end, SOUND_GBPS) for end in ends))
         test = "RDMA_Write_Bidirectional_BW_Test" if argv[0] == "ib_write_bw" else "RDMA_Write_Latency_Test"
         results = {"BW_average": rate} if argv[0] == "ib_write_bw" else {"t_typical": 2.0}
         info: dict[str, object] = {"test": test, "Device": argv[2]}

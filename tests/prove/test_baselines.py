@@ -100,6 +100,13 @@ def test_an_update_that_makes_all_ports_slower_is_named_though_no_port_is_blamed
     )
 
 
+def test_a_proof_at_a_share_of_the_rate_is_not_compared_with_one_at_all_of_it() -> None:
+    before = build_report(Fleet(build_plan(12)).prove()).baselines
+    report = build_report(Fleet(build_plan(12)).prove(share=0.1), before)
+    assert (report.status, report.regressions) == (0, ())
+    assert "40 Gb/s" in " ".join(report.uncompared)
+
+
 def test_without_an_earlier_class_it_is_said_that_nothing_was_compared() -> None:
     report = build_report(Fleet(build_plan(12)).prove(), [])
     assert (report.status, len(report.uncompared)) == (0, 4)

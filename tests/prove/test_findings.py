@@ -31,6 +31,10 @@ from trackbed.prove.rounds import plan_screen
         pytest.param(Measurement(math.inf, 400), None, "unknown", id="infinite"),
         pytest.param(Measurement(-1, 400), None, "unknown", id="negative"),
         pytest.param(Measurement(421, 400), None, "unknown", id="more than the rate"),
+        pytest.param(Measurement(39, 400, share=0.1), None, "pass", id="a share of the rate"),
+        pytest.param(Measurement(35, 400, share=0.1), None, "fail", id="under 90 % of the share"),
+        pytest.param(Measurement(80, 400, share=0.1), None, "unknown", id="more than the share"),
+        pytest.param(Measurement(40, 400, 64, share=0.1), None, "pass", id="a share that a narrow slot allows"),
         pytest.param(None, None, "not-tested", id="planned, without a value"),
     ],
 )

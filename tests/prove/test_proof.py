@@ -144,6 +144,24 @@ def test_a_rate_that_the_fabric_states_counts_and_not_what_ports_negotiate() -> 
     assert "such as 50% of the ports' 200 Gb/s" in report.culprits[0].evidence
 
 
+def test_a_share_of_the_rate_names_what_is_slower_than_it_and_nothing_else() -> None:
+    slow = {("n2", 0): 60.0, ("n6", 0): 20.0}
+    report = build_report(Hosts(build_plan(12), gbps=slow).prove(share=0.1))
+    assert name_culprits(report) == [("write_bw", "rail 0 of n6")]
+    assert "such as 50% of 0.1 × the ports' 400 Gb/s" in report.culprits[0].evidence
+    assert report.summary.endswith("; at 0.1 of the ports' rate")
+    assert next(rung.median for rung in report.rungs if rung.rung == "write_bw") == 40
+
+
+def test_no_share_is_sent_where_the_rate_is_not_known() -> None:
+    hosts = Hosts(build_plan(12), without_rate={("n6", 0)})
+    report = build_report(hosts.prove(share=0.1))
+    assert (report.status, report.culprits) == (3, ())
+    assert [(entry.rungs, entry.tests, entry.nodes, entry.reason) for entry in report.untested] == [
+        (("write_bw", "write_lat"), 6, ("n6",), "its rate is not known, so no share of it; state spec.rate")
+    ]
+
+
 def test_a_missing_program_is_no_failure_and_costs_no_round() -> None:
     hosts = Hosts(build_plan(8), missing={f"n{number}": ["ib_write_bw"] for number in range(1, 9)})
     report = build_report(hosts.prove())

@@ -169,6 +169,15 @@ def test_what_is_under_way_arrives_soon_and_is_not_sent_again_before(
         assert values == {"-s": "65536", **options}
 
 
+def test_a_share_of_the_rate_is_sent_in_short_bursts_by_both_ends() -> None:
+    steps = write_bw.build_steps(PATH._replace(rate_gbps=40.0, is_limited=True))
+    for step in steps:
+        assert " --rate_limit 40 --rate_units g --rate_limit_type SW --burst_size 8 " in " ".join(step["argv"])
+    few = write_bw.build_steps(PATH._replace(rate_gbps=0.0045, is_limited=True))[0]["argv"]
+    assert few[few.index("--burst_size") + 1] == few[few.index("-t") + 1] == "4"
+    assert not any("--rate_limit" in step["argv"] for step in write_bw.build_steps(PATH._replace(rate_gbps=40.0)))
+
+
 def test_a_single_flow_goes_one_way_with_the_flow_label_of_its_source_port() -> None:
     ports = (0xC000, 0xC001, 0xC007, 0xFFFF)
     clients = [write_bw.build_steps(PATH._replace(source_port=port))[0]["argv"] for port in ports]

@@ -17,11 +17,13 @@ from trackbed.cli.prove_record import RecordOptions, check_railnodes, record_opt
 from trackbed.cli.prove_report import check_page, print_budget, print_report, read_baselines, write_page
 from trackbed.cli.prove_source import (
     check_pairs,
+    check_share,
     from_cluster_option,
     parse_rungs,
     read_source,
     select_idle_nodes,
     select_plan,
+    share_option,
 )
 from trackbed.cli.prove_ssh import build_ssh_options, run_on_hosts, ssh_options
 from trackbed.cli.terminal import print_line
@@ -62,6 +64,7 @@ _MODES = ("screen", "cover", "full", "matrix")
     help="Rungs of the ladder to climb, with commas: ping, tcp_bw, gid, rdma_cm, write_bw, write_lat, gpu_bw."
     " Default: all but tcp_bw and gpu_bw.",
 )
+@share_option
 @click.option("--budget", is_flag=True, help="Print what it costs, and run nothing.")
 @ssh_options
 @click.option(
@@ -87,6 +90,7 @@ def command(
     node_set: str,
     mode: str,
     rungs: str | None,
+    share: float,
     budget: bool,
     user: str | None,
     ssh_config: Path | None,
@@ -119,6 +123,7 @@ def command(
       trackbed prove -f fabric.yaml --nodes all --report proof.html -o junit >proof.xml
       trackbed prove -f fabric.yaml --nodes all --rungs ping,gid
       trackbed prove -f fabric.yaml --nodes all --mode full --answers answers.jsonl
+      trackbed prove -f fabric.yaml --nodes all --share 0.1
       trackbed prove -f fabric.yaml --nodes all --pods --image IMAGE --idle
       trackbed prove --from-cluster train --nodes all --pods --image IMAGE --idle --to-cluster --taint
       trackbed prove -f fabric.yaml --nodes "$SLURM_JOB_NODELIST" --launch 'srun --nodelist %h --ntasks 1 --overlap'
@@ -138,6 +143,7 @@ def command(
     whole, requirements = read_source(fabric_file, from_cluster, pods)
     plan, chosen = select_plan(whole, node_set), parse_rungs(rungs)
     check_pairs(plan, mode)
+    check_share(share, mode, chosen, is_recorded=record)
     if pods.idle:
         plan = select_idle_nodes(plan, mode, pods)
     if budget:
@@ -149,7 +155,8 @@ def command(
     from trackbed.prove.proof import prove
     from trackbed.prove.report import build_report
 
-    with open_answers(answers_file, plan, mode, chosen, "pods" if pods.pods else "hosts") as answers:
+    conditions = ("pods" if pods.pods else "hosts", *([] if share == 1 else [f"share {share}"]))
+    with open_answers(answers_file, plan, mode, chosen, conditions) as answers:
         run: Run = partial(run_on_hosts, plan, ssh)
         if requirements is not None:
             run = partial(run_in_pods, plan, requirements, pods, mode, chosen, answers)

@@ -85,12 +85,17 @@ class AnswerFile:
 
 
 @contextmanager
-def open_answers(path: Path | None, plan: Plan, mode: str, rungs: Sequence[str], how: str) -> Iterator[AnswerFile]:
-    """Open and lock the file, and remove it when the block ends well. Exit with status 2 if it is of something else."""
+def open_answers(
+    path: Path | None, plan: Plan, mode: str, rungs: Sequence[str], conditions: Sequence[str]
+) -> Iterator[AnswerFile]:
+    """Open and lock the file, and remove it when the block ends well. Exit with status 2 if it is of something else.
+
+    `conditions`: what else makes answers comparable, such as where workers run.
+    """
     if path is None:
         yield AnswerFile()
         return
-    digest = _compute_digest(plan, mode, rungs, how)
+    digest = _compute_digest(plan, mode, rungs, conditions)
     try:
         stream = path.open("ab+")
     except OSError as error:
@@ -102,11 +107,11 @@ def open_answers(path: Path | None, plan: Plan, mode: str, rungs: Sequence[str],
         path.unlink(missing_ok=True)
 
 
-def _compute_digest(plan: Plan, mode: str, rungs: Sequence[str], how: str) -> str:
+def _compute_digest(plan: Plan, mode: str, rungs: Sequence[str], conditions: Sequence[str]) -> str:
     from trackbed.fabric.plan.plan_file import encode_plan
 
     digest = hashlib.sha256(encode_plan(plan, plan.nodes))
-    digest.update(msgspec.json.encode([mode, rungs, how]))
+    digest.update(msgspec.json.encode([mode, rungs, conditions]))
     return digest.hexdigest()[:16]
 
 

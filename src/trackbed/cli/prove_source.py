@@ -12,6 +12,8 @@ from trackbed.cli.render_stack import choose_stack, load_stack_of_fabric
 from trackbed.cli.terminal import print_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trackbed.cluster.jobs.requirements import PodRequirements
     from trackbed.cluster.stacks.stack import Stack
     from trackbed.fabric.model.fabric import Fabric
@@ -21,6 +23,14 @@ from_cluster_option = click.option(
     "--from-cluster", metavar="NAME", help="In place of -f: the Fabric NAME of the cluster, with its nodes' slots."
 )
 """--from-cluster NAME, a Fabric of the cluster."""
+share_option = click.option(
+    "--share",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="On a fabric in use: load this part of the ports' rate at most. What is slower than it is named.",
+)
+"""--share PART."""
 
 
 def read_source(fabric_file: str, from_cluster: str | None, options: PodOptions) -> tuple[Plan, PodRequirements | None]:
@@ -97,6 +107,20 @@ def _has_tests(plan: Plan, mode: str) -> bool:
     from trackbed.prove.topology import build_topology
 
     return compute_budget(build_topology(plan), mode).tests > 0
+
+
+def check_share(share: float, mode: str, rungs: Sequence[str], *, is_recorded: bool) -> None:
+    """Exit with status 2 if a share of the rate does not go with a mode, a rung, or a record of the proof."""
+    if share == 1:
+        return
+    if mode == "cover":
+        refuse("--mode cover loads links by half of their rate or more; use --mode screen with --share")
+    if "tcp_bw" in rungs:
+        refuse("rung tcp_bw sends as fast as it can; leave it out of --rungs with --share")
+    if is_recorded:
+        refuse(
+            "--to-cluster keeps whether nodes reach their rate, and --share does not show that; leave out one of them"
+        )
 
 
 def parse_rungs(text: str | None) -> tuple[str, ...]:

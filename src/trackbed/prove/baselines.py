@@ -24,7 +24,7 @@ class PortClass(NamedTuple):
     server: str
     firmware: str
     rate_gbps: float | None
-    """None: unknown."""
+    """What tests were allowed to load; None: unknown."""
     rung: str
     kind: str
     """Kind of the round: near is within a leaf, far between leaves."""
@@ -65,7 +65,7 @@ def _find_class(proof: Proof, result: PathResult) -> PortClass | None:
     if rung is None or rung.scale == "reach" or rung.transport == "ip" or test.is_isolated:
         return None
     ends = {
-        (facts.server, facts.firmware, facts.rate_gbps)
+        (facts.server, facts.firmware, facts.rate_gbps * proof.share if facts.rate_gbps else None)
         for port in (test.a, test.b)
         if (facts := proof.facts.get(port)) is not None
     }

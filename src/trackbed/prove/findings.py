@@ -33,6 +33,8 @@ class Measurement(NamedTuple):
     pcie_gbps: float | None = None
     """The lower of what PCIe allows both ports: lanes × speed, without its headers."""
     transport: Transport = "rdma"
+    share: float = 1.0
+    """Part of the rate that the test was allowed to load, over 0 up to 1."""
 
 
 class PathFinding(NamedTuple):
@@ -41,7 +43,7 @@ class PathFinding(NamedTuple):
     verdict: ProofVerdict
     transport: Transport
     fraction: float | None
-    """Measured rate as a fraction of that of the ports."""
+    """Measured rate as a fraction of that of the ports, or of the share of it that was allowed."""
     reason: str = ""
 
 
@@ -62,9 +64,9 @@ def judge(measurement: Measurement | None, class_median: float | None = None) ->
         )
     if gbps is None or not 0 <= gbps < float("inf"):
         return PathFinding("unknown", transport, None, "the rate that was measured cannot be read; repeat the round")
-    fraction = gbps / rate
+    fraction = gbps / (rate * measurement.share)
     if fraction > MOST_FRACTION:
-        reason = f"{gbps:g} Gb/s is more than the ports' {rate:g} Gb/s: one of the two is not what it seems"
+        reason = f"{gbps:g} Gb/s is more than {_describe_goal(measurement)}: one of the two is not what it seems"
         return PathFinding("unknown", transport, None, reason)
     verdict, reason = _compare(fraction, measurement, class_median)
     return PathFinding(verdict, transport, fraction, reason)
@@ -78,8 +80,8 @@ def count_verdicts(findings: Iterable[PathFinding]) -> dict[ProofVerdict, int]:
 
 
 def _compare(fraction: float, measurement: Measurement, class_median: float | None) -> tuple[ProofVerdict, str]:
-    pcie, rate = measurement.pcie_gbps, measurement.rate_gbps or 0
-    share = f"{fraction:.0%} of the ports' {rate:g} Gb/s"
+    pcie, rate = measurement.pcie_gbps, (measurement.rate_gbps or 0) * measurement.share
+    share = f"{fraction:.0%} of {_describe_goal(measurement)}"
     narrow = pcie is not None and 0 < pcie < rate
     if fraction < FAIL_BELOW:
         if narrow and pcie and fraction * rate >= FAIL_BELOW * pcie:
@@ -93,3 +95,8 @@ def _compare(fraction: float, measurement: Measurement, class_median: float | No
     if class_median and fraction < MEDIAN_BELOW * class_median:
         return "warn", f"{share}, and its class reaches {class_median:.0%}"
     return "pass", share
+
+
+def _describe_goal(measurement: Measurement) -> str:
+    part = "" if measurement.share == 1 else f"{measurement.share:.2g} × "
+    return f"{part}the ports' {measurement.rate_gbps:g} Gb/s"

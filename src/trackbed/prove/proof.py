@@ -50,32 +50,37 @@ class Proof(NamedTuple):
     """Counters of each port that changed during the run."""
     repeats: int
     """Rounds that suspects added."""
+    share: float
+    """Part of the ports' rate that tests were allowed to load."""
 
 
-def prove(plan: Plan, mode: str, rungs: Sequence[str], *, in_pods: bool = False) -> Generator[Sheet, Answers, Proof]:
+def prove(
+    plan: Plan, mode: str, rungs: Sequence[str], *, in_pods: bool = False, share: float = 1.0
+) -> Generator[Sheet, Answers, Proof]:
     """Prove the nodes of a plan by the rounds of a mode, on these rungs of the ladder, lowest first.
 
     `in_pods`: the workers are in pods, whose addresses, interfaces and devices are read before anything else.
+    `share`: part of the ports' rate that a test may load, over 0 up to 1, for a fabric in use.
 
     Raises ValueError if the plan has no addresses, KeyError for an unknown mode or rung.
     """
     if not plan.common.has_addresses:
         raise ValueError("the Fabric plans no addresses (scheme none), so that no test has a source and a target")
     topology = build_topology(plan)
-    run = ProofState(plan, topology, list_ends(plan, topology), in_pods=in_pods)
+    run = ProofState(plan, topology, list_ends(plan, topology), in_pods=in_pods, share=share)
     if in_pods:
         yield from find_pod_ends(run)
     run.facts = yield from read_facts(run)
     rates = [facts.rate_gbps for facts in run.facts.values() if facts.rate_gbps]
     run.topology = build_topology(plan, read_uplinks(plan, median(rates) if rates else None))
     run.rounds = list(PLANNERS[mode](run.topology))
+    if needs_gpus(rungs):
+        yield from find_gpus(run)
     for name in rungs:
         if name == GID:
             judge_gids(run)
         else:
             yield from _climb(run, PATH_RUNGS[name])
-    if needs_gpus(rungs):
-        yield from find_gpus(run)
     after = yield from read_facts(run)
     changes = {
         port: compare_counters(facts.counters, after[port].counters)
@@ -91,6 +96,7 @@ def prove(plan: Plan, mode: str, rungs: Sequence[str], *, in_pods: bool = False)
         run.facts,
         {port: counters for port, counters in changes.items() if counters},
         run.repeats,
+        run.share,
     )
 
 
@@ -100,7 +106,7 @@ def _climb(run: ProofState, rung: Rung) -> Generator[Sheet, Answers, None]:
     by_round = [list(_list_tests(run, tests, number)) for number, tests in enumerate(rounds, start=1)]
     planned = [test for tests in by_round for test in tests if rung.tests_isolation or not test.is_isolated]
     readings = yield from _measure(run, rung, rung.name, planned)
-    results = judge_readings(rung, planned, readings, run.facts)
+    results = judge_readings(rung, planned, readings, run.facts, run.share)
     run.results += results
     for result in results:
         if result.finding.verdict not in {"pass", "warn"}:
@@ -162,8 +168,9 @@ def _measure(
 
 def _build_path(run: ProofState, test: PlannedTest) -> ProbedPath:
     rates = [run.facts[port].rate_gbps for port in (test.a, test.b) if port in run.facts]
-    rate_gbps = min((rate for rate in rates if rate), default=None)
-    return build_path(run.plan.common, run.ends[test.a], run.ends[test.b], test.source_port, rate_gbps)
+    rate_gbps = min((rate * run.share for rate in rates if rate), default=None)
+    path = build_path(run.plan.common, run.ends[test.a], run.ends[test.b], test.source_port, rate_gbps)
+    return path._replace(is_limited=run.share < 1)
 
 
 def _find_stop(run: ProofState, rung: Rung, test: PlannedTest) -> Stop:
@@ -182,6 +189,8 @@ def _find_port_stop(run: ProofState, rung: Rung, port: int) -> Stop | None:
         return run.port_stops[port]
     if facts and rung.program in facts.missing_programs:
         return Stop(explain_missing(rung.program), node)
+    if rung.scale == "rate" and run.share < 1 and not (facts and facts.rate_gbps):
+        return Stop("its rate is not known, so no share of it; state spec.rate", node)
     return run.gpu_stops.get(port) if rung.needs_gpu else None
 
 
@@ -210,4 +219,4 @@ def _blame(
         tests = list(_list_tests(run, request, 1))
         readings = yield from _measure(run, rung, f"{rung.name}, repeat {run.repeats + 1}", tests)
         run.repeats += 1
-        values = [_get_value(result) for result in judge_readings(rung, tests, readings, run.facts)]
+        values = [_get_value(result) for result in judge_readings(rung, tests, readings, run.facts, run.share)]

@@ -112,6 +112,8 @@ class ProofReport(NamedTuple):
     """Classes that the earlier proof does not have."""
     repeats: int
     """Rounds that suspects added."""
+    share: float
+    """Part of the ports' rate that tests were allowed to load."""
 
 
 def build_report(proof: Proof, before: Sequence[ClassBaseline] | None = None) -> ProofReport:
@@ -124,6 +126,7 @@ def build_report(proof: Proof, before: Sequence[ClassBaseline] | None = None) ->
     baselines = compute_baselines(proof)
     regressions = tuple(find_regressions(baselines, before or ()))
     status, summary = _judge_all(culprits, rungs, regressions)
+    summary += "" if proof.share == 1 else f"; at {proof.share:g} of the ports' rate"
     return ProofReport(
         status,
         summary,
@@ -141,6 +144,7 @@ def build_report(proof: Proof, before: Sequence[ClassBaseline] | None = None) ->
         regressions,
         tuple(_list_uncompared(baselines, before)),
         proof.repeats,
+        proof.share,
     )
 
 

@@ -45,9 +45,13 @@ class PathResult(NamedTuple):
 
 
 def judge_readings(
-    rung: Rung, tests: Sequence[PlannedTest], readings: Sequence[RungReading], facts: Mapping[int, PortFacts]
+    rung: Rung,
+    tests: Sequence[PlannedTest],
+    readings: Sequence[RungReading],
+    facts: Mapping[int, PortFacts],
+    share: float = 1.0,
 ) -> list[PathResult]:
-    """Return the result of each test of a rung, in their order."""
+    """Return the result of each test of a rung, in their order. `share`: part of the rate that tests may load."""
     limits = [_compute_limits(test, facts) for test in tests]
     medians = _compute_medians(tests, readings, limits)
     reached = {
@@ -58,7 +62,7 @@ def judge_readings(
     }
     results = []
     for test, reading, limit in zip(tests, readings, limits, strict=True):
-        finding = judge_reading(rung, reading, limit, medians.get((test.kind, *limit)))
+        finding = judge_reading(rung, reading, limit, medians.get((test.kind, *limit)), share)
         if test.is_isolated and finding.verdict == "pass" and not {test.a, test.b} <= reached:
             reason = "nothing arrives, but one of both ports was not seen to reach its own rail either"
             finding = finding._replace(verdict="unknown", reason=reason)
@@ -67,7 +71,9 @@ def judge_readings(
     return results
 
 
-def judge_reading(rung: Rung, reading: RungReading, limit: Limits, class_median: float | None) -> PathFinding:
+def judge_reading(
+    rung: Rung, reading: RungReading, limit: Limits, class_median: float | None, share: float = 1.0
+) -> PathFinding:
     """Return the finding of a reading. Its fraction is 1 or 0 on a rung whose paths are reached or not."""
     if reading.state == "not-tested":
         return PathFinding("not-tested", rung.transport, None, reading.reason)
@@ -77,8 +83,8 @@ def judge_reading(rung: Rung, reading: RungReading, limit: Limits, class_median:
         return PathFinding("fail", rung.transport, 0.0, reading.reason)
     if rung.scale == "rate":
         rate = limit[0]
-        median_fraction = class_median / rate if class_median and rate else None
-        return judge(Measurement(reading.value, rate, limit[1], rung.transport), median_fraction)
+        median_fraction = class_median / (rate * share) if class_median and rate else None
+        return judge(Measurement(reading.value, rate, limit[1], rung.transport, share), median_fraction)
     if rung.scale == "latency" and class_median and (reading.value or 0) > LATENCY_ABOVE * class_median:
         reason = f"{reading.value:g} {rung.unit}, and the median of its class is {class_median:g} {rung.unit}"
         return PathFinding("warn", rung.transport, None, reason)

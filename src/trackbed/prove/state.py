@@ -55,6 +55,8 @@ class ProofState:
     undecided: list[tuple[str, int]] = field(default_factory=list)
     repeats: int = 0
     in_pods: bool = False
+    share: float = 1.0
+    """Part of the ports' rate that tests may load."""
 
     def explain_loss(self, node: str) -> str:
         """Return why a node has no value."""

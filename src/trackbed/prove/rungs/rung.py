@@ -59,7 +59,9 @@ class ProbedPath(NamedTuple):
     source_port: int | None = None
     """UDP source port of a single flow from a to b; None: many flows in both directions."""
     rate_gbps: float | None = None
-    """The lower of the rates of both ports; None: unknown."""
+    """The lower of the rates of both ports, or the share of it that the test may load; None: unknown."""
+    is_limited: bool = False
+    """Whether the test may load no more than `rate_gbps`."""
 
 
 class RungReading(NamedTuple):
@@ -91,12 +93,12 @@ class Rung(NamedTuple):
     """What decides: whether it was reached, the share of the ports' rate, or the median latency of its class."""
     tests_isolation: bool = False
     """Whether the rung can show that two rails are isolated."""
-
-
     needs_gpu: bool = False
     """Whether both ends need the GPU that the plan gives their port."""
     look: str = ""
     """What to look at where a port is blamed; empty: as on other rungs."""
+
+
 def choose_server_port(end: PathEnd) -> int:
     """Return the TCP port on which a server for this port listens; a node has one test on a rail at a time."""
     return _FIRST_PORT + end.rail

@@ -31,6 +31,8 @@ _TIMEOUT_UNIT_SECONDS = 4.096e-6
 """A timeout T is this times 2 to the power of T (IBTA specification, Local ACK Timeout)."""
 _TIMES_ARRIVAL = 4
 """An acknowledgement waits behind as much that goes the other way, and twice that is no loss yet."""
+_BURST = 8
+"""Messages of a burst under a limit of the rate, so that it is far less than what switches buffer."""
 _DRAIN_SECONDS = 0.3
 """All that is under way has to arrive within this time: perftest counts it as of the 3 s that it measures (of 5, less
 DEF_MARGIN of 2), and a test must not outlive its round."""
@@ -49,6 +51,9 @@ def build_argv(path: ProbedPath, end: PathEnd, *memory: str) -> list[str]:
     options += [] if depth == _DEPTH else ["-t", str(depth), "-Q", "1"]
     timeout = _compute_timeout(path.rate_gbps, flows * depth * size_bytes)
     options += [] if timeout == _TIMEOUT else ["-u", str(timeout)]
+    if path.is_limited:
+        options += ["--rate_limit", f"{path.rate_gbps:g}", "--rate_units", "g", "--rate_limit_type", "SW"]
+        options += ["--burst_size", str(min(_BURST, depth))]
     if path.source_port is None:
         options += ["-b", "-q", str(flows)]
     else:
