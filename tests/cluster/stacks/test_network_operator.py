@@ -45,7 +45,7 @@ def test_policy_network_node_and_pod_call_a_rails_resource_alike() -> None:
     assert [manifest["spec"]["resourceName"] for manifest in policies] == ["rail0", "rail1"]
     assert [manifest["spec"]["resourceName"] for manifest in networks] == ["rail0", "rail1"]
     assert carried.resources == ((f"{inside}/rail0", 1), (f"{inside}/rail1", 1))
-    assert waited == [f"jsonpath={{.status.allocatable.nvidia\\.com/rail{rail}}}=8" for rail in (0, 1)]
+    assert waited == 2 * [f"jsonpath={{.status.allocatable.nvidia\\.com/rail{rail}}}=8" for rail in (0, 1)]
     assert [(network.namespace, network.name) for network in carried.networks] == [
         (manifest["spec"]["networkNamespace"], manifest["metadata"]["name"]) for manifest in networks
     ]

@@ -14,7 +14,7 @@ from trackbed.cluster.stacks.network_operator.ib_sriov import STACK as IB_SRIOV
 from trackbed.cluster.stacks.network_operator.sriov import STACK as SRIOV
 from trackbed.cluster.stacks.sriov_operator.openshift import STACK as OPENSHIFT
 from trackbed.cluster.stacks.sriov_operator.upstream import STACK as UPSTREAM
-from trackbed.cluster.stacks.stack import Stack, iter_objects
+from trackbed.cluster.stacks.stack import Stack, Wait, iter_objects
 from trackbed.fabric.plan.compute import SRIOV_OPERATOR_STACKS
 from trackbed.fabric.plan.plan import Plan
 
@@ -77,6 +77,19 @@ def test_a_network_on_ethernet_sets_no_link_state_that_a_driver_may_refuse(stack
 def test_infiniband_gets_networks_of_its_own_kind(stack: Stack, namespace: str) -> None:
     network = one(stack, fabric(addressing=NONE, **IB, **VFS), "SriovIBNetwork")
     assert (network["metadata"]["namespace"], network["spec"]["linkState"]) == (namespace, "enable")
+
+
+@BOTH
+def test_vfs_are_waited_for_again_after_the_restart_of_the_plugin_that_offers_them(
+    stack: Stack, namespace: str
+) -> None:
+    stages = stack.stages(fabric(addressing=SHARED, **VFS))
+    waits = [wait for stage in stages for wait in stage.waits if isinstance(wait, Wait)]
+    named = [(wait.resource.partition(" ")[0], wait.namespace) for wait in waits]
+    once = [("sriovnetworknodestates", namespace), ("nodes", None), ("nodes", None)]
+    again = [once[0], ("daemonset/sriov-device-plugin", namespace), *once[1:]]
+    first = named.index(once[0])
+    assert named[first : first + len(once + again)] == once + again
 
 
 def test_upstream_takes_a_written_prefix_and_openshift_does_not() -> None:

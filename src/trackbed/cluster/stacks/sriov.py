@@ -21,7 +21,7 @@ from trackbed.cluster.stacks.access import Access
 from trackbed.cluster.stacks.groups import HardwareGroup, get_node_labels, group_nodes
 from trackbed.cluster.stacks.objects import Manifest, build_manifest, drop_none
 from trackbed.cluster.stacks.rails import build_networks, build_resources, get_resource_name, get_short_resource_name
-from trackbed.cluster.stacks.stack import Stage, Wait
+from trackbed.cluster.stacks.stack import ROLLED_OUT, Stage, Wait
 from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.plan.plan import Plan, RailPlan
 
@@ -173,8 +173,20 @@ def _build_policy_spec(plan: Plan, rail: RailPlan, netdev: str, node_labels: dic
 
 
 def _build_vf_waits(plan: Plan, namespace: str, resource_prefix: str) -> Iterator[Wait]:
-    """Yield waits for the operator's sync status of all nodes, and for their VFs, as the status may first be stale."""
-    yield Wait("sriovnetworknodestates --all", "jsonpath={.status.syncStatus}=Succeeded", namespace, READY_SECONDS)
+    """Yield waits for the operator's sync status of all nodes, and for their VFs, as the status may first be stale.
+
+    All that comes twice: at the end of a sync the operator restarts the device plugin, which may have offered the VFs
+    before (restartDevicePluginPod, pkg/daemon/daemon.go, v1.6.0). A pod that kubelet admits meanwhile fails for good.
+    """
+    synced = Wait("sriovnetworknodestates --all", "jsonpath={.status.syncStatus}=Succeeded", namespace, READY_SECONDS)
+    offered = tuple(_build_offer_waits(plan, resource_prefix))
+    yield from (synced, *offered)
+    if offered:
+        yield from (synced, Wait("daemonset/sriov-device-plugin", ROLLED_OUT, namespace, READY_SECONDS), *offered)
+
+
+def _build_offer_waits(plan: Plan, resource_prefix: str) -> Iterator[Wait]:
+    """Yield a wait for the VFs of each rail, where all nodes have all rails."""
     nodes = "nodes --selector=" + ",".join(f"{key}={value}" for key, value in get_node_labels(plan).items())
     if all(len(group.ports) == len(plan.common.rails) for group in group_nodes(plan)):
         for rail in plan.common.rails:

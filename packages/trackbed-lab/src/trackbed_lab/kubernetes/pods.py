@@ -48,9 +48,10 @@ def find_container(client: BlockingClient, namespace: str, name: str, container:
 
 
 def _explain_delay(pod: Object, state: Object | None) -> str:
-    """Return why the container waits, or why the pod is not scheduled."""
+    """Return why the container waits, or why the pod is not scheduled, or has ended before it had one."""
+    ended = pod.get("status", {}).get("message")
     waiting = (state or {}).get("state", {}).get("waiting", {})
     conditions = pod.get("status", {}).get("conditions") or []
     unscheduled: Object = next((item for item in conditions if item.get("reason") == "Unschedulable"), {})
-    message = waiting.get("message") or waiting.get("reason") or unscheduled.get("message")
+    message = waiting.get("message") or waiting.get("reason") or unscheduled.get("message") or ended
     return f" ({message})" if message else ""
