@@ -220,7 +220,7 @@ def test_a_launcher_starts_the_workers_and_what_it_does_not_start_is_not_tested(
     assert killed
     assert [culprit["where"] for culprit in proof.document["culprits"]] == ["leaf leaf-u1-r0"]
     assert proof.events.count("ping: round 2 is repeated for the 2 tests that were lost") == 1
-    refusal = f"{launcher} did not start it (exit status 1: enter: error: %h is not in the allocation)"
+    refusal = f"{launcher} did not start it (exit status 1: enter: error: the node is not in the allocation)"
     assert [entry["nodes"] for entry in proof.document["untested"] if entry["reason"] == refusal] == [["gpu010"]]
 
 

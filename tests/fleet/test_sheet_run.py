@@ -211,6 +211,16 @@ def test_a_repeat_that_is_lost_again_is_not_repeated_again() -> None:
     assert case.answers[1] == ({}, {})
 
 
+def test_a_step_is_answered_once() -> None:
+    case = Case([TWO_ROUNDS])
+    case.begin(*"abcd")
+    for number in range(1000):
+        case.run.handle_message("a", {"sheet": 1, "round": 0, "id": 0, "output": number})
+    assert case.kept == [(1, 0, 0)]
+    case.answer(case.take_sent())
+    assert case.answers[1][0][0] == 0
+
+
 def test_lines_of_other_sheets_rounds_hosts_and_shapes_are_ignored() -> None:
     case = Case([TWO_ROUNDS])
     case.begin(*"abcd")

@@ -72,7 +72,7 @@ def test_each_end_uses_its_own_gpu() -> None:
         (
             build_output(Use_ROCm_memory="OFF"),
             ENDED,
-            RungReading("unclear", reason="ib_write_bw of gpu1 to gpu2: its JSON is of host memory"),
+            RungReading("unclear", reason="ib_write_bw to gpu2: its JSON is of host memory", node="gpu1"),
         ),
         (
             {**ENDED, "status": 1, "stderr": UNKNOWN},

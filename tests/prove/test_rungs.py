@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trackbed.prove.findings import ProofVerdict
+from trackbed.prove.results import judge_reading
 from trackbed.prove.rungs import GID, LADDER, PATH_RUNGS, RUNGS, gid, ping, rdma_cm, tcp_bw, write_bw, write_lat
 from trackbed.prove.rungs.rung import PathEnd, ProbedPath, RungReading
 
@@ -269,6 +271,11 @@ def test_a_megabyte_of_braces_is_read_at_once(line: str, status: int | None) -> 
     assert write_bw.read(PATH, braces, ENDED).state in {"failed", "unclear"}  # a pattern takes an hour
 
 
+def test_a_document_of_empty_lines_is_read_at_once() -> None:
+    blank = {**ENDED, "stderr": "{test_info" + "\n" * 65_500 + "}"}
+    assert write_bw.read(PATH, blank, ENDED).state == "unclear"  # a pattern that crosses lines takes minutes
+
+
 def test_the_typical_latency_is_read() -> None:
     assert write_lat.read(PATH, read_sample("lat.txt"), ENDED) == RungReading("measured", 1.79)
 
@@ -300,12 +307,12 @@ def test_output_that_is_not_as_requested_gives_no_value(old: str, new: str, reas
     output = read_sample("bw.txt")
     reading = write_bw.read(PATH, {**output, "stderr": re.sub(old, new, output["stderr"], count=1)}, ENDED)
     assert (reading.state, reading.value) == ("unclear", None)
-    assert reading.reason.startswith(f"ib_write_bw of gpu1 to gpu2: {reason}")
+    assert (reading.node, reading.reason.startswith(f"ib_write_bw to gpu2: {reason}")) == ("gpu1", True)
 
 
-KEYS = ["pings", "outcome", "status", "stdout", "missing", "failure", "rttMs", *build_stream()]
+KEYS = ["pings", "outcome", "status", "stdout", "missing", "failure", "rttMs", "mtuBytes", *build_stream()]
 JSON = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.text(max_size=9),
+    st.none() | st.booleans() | st.floats() | st.text(max_size=9) | st.just(10**400),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
     max_leaves=8,
 )
@@ -315,6 +322,22 @@ JSON = st.recursive(
 def test_whatever_a_node_answers_is_read(a: object, b: object, rung: Any, isolated: bool) -> None:
     reading = rung.read(PATH._replace(is_isolated=isolated), a, b)
     assert reading.state in {"measured", "failed", "unclear", "not-tested"}
+    assert judge_reading(rung, reading, (400.0, None), 1.0).verdict in get_args(ProofVerdict)
+
+
+@pytest.mark.parametrize("levels", [1, 900, 990, 100_000])
+def test_a_status_of_any_depth_is_one_that_is_not_known(levels: int) -> None:
+    status: object = 1
+    for _ in range(levels):
+        status = [status]
+    reason = write_bw.read(PATH, {**ENDED, "status": status}, ENDED).reason
+    assert reason == "gpu1 to gpu2: the client failed with status unknown: it printed nothing"
+
+
+def test_texts_of_a_node_are_shown_up_to_a_length() -> None:
+    long = "A" * 900_000
+    for answer in ({"missing": long}, {**ENDED, "status": 1, "stderr": long}, {**ENDED, "stderr": f"{long}test_info"}):
+        assert len(write_bw.read(PATH, answer, ENDED).reason) < 300
 
 
 def build_gids(gids: dict[int, str], types: dict[int, str]) -> dict[str, str]:

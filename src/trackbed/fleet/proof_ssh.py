@@ -16,7 +16,7 @@ from ClusterShell.Event import EventHandler
 from ClusterShell.Task import Task as Engine
 
 from trackbed.fleet import boot
-from trackbed.fleet.launcher import NODE, find_error, use_launcher
+from trackbed.fleet.launcher import find_error, use_launcher
 from trackbed.fleet.node import MARK
 from trackbed.fleet.outcome import explain_oversized_output, explain_unread, judge_output
 from trackbed.fleet.run import SshOptions, configure_engine
@@ -112,6 +112,8 @@ class _Connection(EventHandler):  # type: ignore[misc] # as above
         """Hand over a line of the worker; keep what others print."""
         text = msg.decode(errors="replace")
         if sname != worker.SNAME_STDERR and text == f"{MARK}began":
+            if self._has_begun:  # it would be sent its steps again, with each of a million lines
+                return
             self._has_begun = True
             self._output.append(text)
             self._workers.run.handle_begin(self._host)
@@ -145,7 +147,7 @@ class _Connection(EventHandler):  # type: ignore[misc] # as above
     def _explain_end(self) -> str:
         launcher, has_failed = self._workers.launcher, self._status not in {None, 0, boot.NO_PYTHON}
         if launcher and has_failed and not self._has_begun:
-            reason = find_error(self._errors).replace(self._host, NODE)  # so that nodes with one trouble fold
+            reason = find_error(self._errors).replace(self._host, "the node")  # so that nodes with one trouble fold
             return f"{launcher[0]} did not start it (exit status {self._status}: {reason})"
         return explain_unread(judge_output(self._host, "prove", self._status, self._output, self._errors))
 

@@ -116,6 +116,7 @@ class SheetRun:
         self._announced: set[int] = set()
         self._pending: dict[str, set[int]] = {}
         self._outputs: dict[int, Any] = {}
+        self._answered: set[int] = set()
         self._is_repeated, self._is_over, self._is_advancing = True, False, False
 
     def start(self) -> None:
@@ -145,9 +146,14 @@ class SheetRun:
         if document.get("done") is True:
             self._pending[host].discard(index)
             self._go_on()
-        elif isinstance(step_id, int) and step_id in dict(self._parts[index].steps.get(host, ())):
+        elif isinstance(step_id, int) and step_id in self._list_open_steps(host, index):
+            self._answered.add(step_id)
             self._outputs[step_id] = document.get("output")
             self._keep(self._sheet, step_id, self._outputs[step_id])
+
+    def _list_open_steps(self, host: str, index: int) -> set[int]:
+        """Return the steps of a host in a round that have no answer yet: a second one is not kept."""
+        return {step_id for step_id, _ in self._parts[index].steps.get(host, ())} - self._answered
 
     def handle_close(self, host: str, reason: str) -> None:
         """Take in the end of a worker: it is started again, once for each sheet, if it had begun."""
@@ -207,7 +213,7 @@ class SheetRun:
         origin = self._transport.read_clock() + self._transport.start_seconds
         self._sheet += 1
         self._parts = [part._replace(begin=origin + part.begin) for part in parts]
-        self._announced = set()
+        self._announced, self._answered = set(), set()
         for host in sorted(self._live):
             self._send_parts(host, 0.0)
         sheet = self._sheet

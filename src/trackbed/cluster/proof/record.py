@@ -146,6 +146,8 @@ async def _write_condition(client: Client, railnode: _JudgedRailNode, outcome: N
 
 
 def _shorten(message: str) -> str:
+    """Return a message of a length that a condition has, without control characters: a node may have written it."""
+    message = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in message)
     if len(message) <= _MAX_MESSAGE_CHARACTERS:
         return message
     return message[: _MAX_MESSAGE_CHARACTERS - len(_CUT)] + _CUT

@@ -30,8 +30,7 @@ def read(path: ProbedPath, a: object, b: object) -> RungReading:
             return RungReading("not-tested", reason=reason, node=end.node)
     reading = write_bw.read(path, a, b)
     if reading.state == "measured" and not _is_of_gpu(get_text(a, "stderr")):
-        reason = f"ib_write_bw of {path.a.node} to {path.b.node}: its JSON is of host memory"
-        return RungReading("unclear", reason=reason)
+        return perftest.build_unclear("ib_write_bw", path, "its JSON is of host memory")
     return reading
 
 

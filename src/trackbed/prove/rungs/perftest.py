@@ -13,14 +13,25 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from trackbed.prove.rungs.rung import PathEnd, ProbedPath, choose_server_port, get_mapping, get_number, get_text
+from trackbed.prove.rungs.rung import (
+    PathEnd,
+    ProbedPath,
+    RungReading,
+    choose_server_port,
+    get_mapping,
+    get_number,
+    get_text,
+    shorten,
+)
 
 JSON_FILE = "/dev/stderr"
 """A pipe of the worker: nothing is left on a disk. Standard output has the addresses of all flows, before and after."""
-_MAX_CHARACTERS = 1 << 16
+_MAX_CHARACTERS = 1 << 14
+"""Four times what a worker keeps of a stream."""
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
-_UNQUOTED_KEY = re.compile(r"^(\s*)([A-Za-z_][\w.]*)(\s*:)", re.MULTILINE)
-_UNQUOTED_WORD = re.compile(r'^(\s*"[^"\n]+"\s*:\s*)([A-Za-z_][^",\n]*)', re.MULTILINE)
+_UNQUOTED_KEY = re.compile(r"^([ \t]*)([A-Za-z_][\w.]*)([ \t]*:)", re.MULTILINE)
+_UNQUOTED_WORD = re.compile(r'^([ \t]*"[^"\n]+"[ \t]*:[ \t]*)([A-Za-z_][^",\n]*)', re.MULTILINE)
+"""None of these crosses a line: it would begin again on each of ten thousand empty ones."""
 
 
 class PerftestError(ValueError):
@@ -51,6 +62,11 @@ def parse_results(text: str, end: PathEnd, test: str, size_bytes: int) -> Mappin
     if "MsgSize" in results and get_number(results, "MsgSize") != size_bytes:
         raise PerftestError(f"its JSON is of messages of {results['MsgSize']!r} bytes instead of {size_bytes}")
     return results
+
+
+def build_unclear(program: str, path: ProbedPath, reason: str) -> RungReading:
+    """Return the reading of a client whose output gives no value: its partner has nothing to do with that."""
+    return RungReading("unclear", None, f"{program} to {path.b.node}: {shorten(reason)}", path.a.node)
 
 
 def parse_info(text: str) -> Mapping[str, Any]:

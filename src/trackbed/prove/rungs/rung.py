@@ -29,6 +29,9 @@ CLIENT_AFTER_SECONDS = 1.0
 _FIRST_PORT = 18515
 """TCP port of rail 0, for servers of perftest and rping: perftest's default."""
 _LONGEST_REASON = 200
+_MOST = 1e18
+"""An integer of JSON may have hundreds of digits, of which no float is made."""
+_MOST_STATUS = 255
 
 
 class PathEnd(NamedTuple):
@@ -117,15 +120,15 @@ def get_text(document: object, key: str) -> str:
 
 
 def get_number(document: object, key: str) -> float | None:
-    """Return a finite number of at least 0 below a key; None if it is none."""
+    """Return a number of at least 0 below a key; None if it is none, or larger than anything that is measured."""
     number = get_mapping(document).get(key)
     if isinstance(number, bool) or not isinstance(number, int | float):
         return None
-    return number if 0 <= number < float("inf") else None
+    return number if 0 <= number < _MOST else None
 
 
 def shorten(text: str) -> str:
-    """Return the last line of a text that is not empty, of bounded length."""
+    """Return the last line of a text that is not empty, of bounded length; a node may answer any text."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:_LONGEST_REASON] if lines else ""
 
@@ -143,7 +146,7 @@ def explain_programs(path: ProbedPath, server: object, client: object) -> RungRe
     has_result, message = _split_result(errors)
     if status == 0 or (status is None and has_result):
         return None
-    ending = "did not end in time" if status is None else f"failed with status {status}"
+    ending = "did not end in time" if status is None else f"failed with status {_check_status(status)}"
     message = shorten(message) or shorten(get_text(client, "stdout")) or "it printed nothing"
     return RungReading("failed", reason=f"{path.a.node} to {path.b.node}: the client {ending}: {message}")
 
@@ -161,7 +164,12 @@ def _split_result(errors: str) -> tuple[bool, str]:
 
 def explain_missing(program: str) -> str:
     """Return what is missing on a node, and what to install."""
-    return f"it has no {program}: install {_PACKAGES.get(program, 'it')}"
+    return f"it has no {shorten(program)}: install {_PACKAGES.get(program, 'it')}"
+
+
+def _check_status(status: object) -> object:
+    """Return an exit status as it is shown: a node may answer a list of a thousand depths."""
+    return status if isinstance(status, int) and abs(status) <= _MOST_STATUS else "unknown"
 
 
 _PACKAGES = {

@@ -108,7 +108,7 @@ def read(path: ProbedPath, a: object, b: object) -> RungReading:
         results = perftest.parse_results(get_text(a, "stderr"), path.a, test, _compute_size(path.rate_gbps))
         return RungReading("measured", perftest.read_value(results, "BW_average", "bw_avg") / directions)
     except perftest.PerftestError as error:
-        return RungReading("unclear", reason=f"ib_write_bw of {path.a.node} to {path.b.node}: {error}")
+        return perftest.build_unclear("ib_write_bw", path, str(error))
 
 
 RUNG = Rung("write_bw", "rdma", "Gb/s", 12.0, build_steps, read, "ib_write_bw", scale="rate")

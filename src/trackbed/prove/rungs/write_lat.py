@@ -33,7 +33,7 @@ def read(path: ProbedPath, a: object, b: object) -> RungReading:
         results = perftest.parse_results(get_text(a, "stderr"), path.a, "RDMA_Write_Latency_Test", _SIZE_BYTES)
         return RungReading("measured", perftest.read_value(results, "t_typical", "avg_lat"))
     except perftest.PerftestError as error:
-        return RungReading("unclear", reason=f"ib_write_lat of {path.a.node} to {path.b.node}: {error}")
+        return perftest.build_unclear("ib_write_lat", path, str(error))
 
 
 RUNG = Rung("write_lat", "rdma", "us", 6.0, build_steps, read, "ib_write_lat", scale="latency")
