@@ -22,14 +22,16 @@ Lost = Callable[[Sheet, str, int], bool]
 """Whether the answer of a node to a step of a sheet is lost."""
 
 
-def build_plan(nodes: int, units: int = 4, rails: int = 2, cross_rail: str = "routed") -> Plan:
+def build_plan(
+    nodes: int, units: int = 4, rails: int = 2, cross_rail: str = "routed", ip: str = "10.64.0.0/14"
+) -> Plan:
     """Return the plan of a fabric with `units` nodes in a unit."""
     spec = {
         "nodes": [{"hosts": f"n[1-{nodes}]"}],
         "rails": rails,
         "nodesPerUnit": units,
         "routing": {"crossRail": cross_rail},
-        "addressing": {"scheme": "point-to-point", "ipv4": "10.64.0.0/14"},
+        "addressing": {"scheme": "point-to-point", "ipv6" if ":" in ip else "ipv4": ip},
     }
     document = {"apiVersion": "trackbed.dev/v1alpha1", "kind": "Fabric", "metadata": {"name": "f"}, "spec": spec}
     return compute_plan(Fabric.model_validate(document), {})

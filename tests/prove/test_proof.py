@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -109,6 +111,31 @@ def test_pods_that_do_not_say_what_they_have_are_not_tested_and_not_blamed() -> 
 @pytest.mark.parametrize("links", [None, 3, {}, [None, {"address": 3}], [{"address": "x"}, {"rdma": []}]])
 def test_a_pod_may_answer_anything(links: object) -> None:
     assert find_ends(build_plan(2).common, "n1", {"links": links}) == {}
+
+
+@dataclass
+class Doubles(Hosts):
+    """Hosts of which one pod has the address of another's on a rail."""
+
+    def _list_links(self, node: str) -> Iterator[Mapping[str, str]]:
+        links = list(super()._list_links("n1" if node == "n5" else node))
+        yield from [links[0], *list(super()._list_links(node))[1:]]
+
+
+def test_pods_with_one_address_are_both_named_and_nothing_is_measured_over_it() -> None:
+    report = build_report(Doubles(build_plan(8)).prove(in_pods=True))
+    evidence = {(culprit.rung, culprit.where): culprit.evidence for culprit in report.culprits}
+    assert evidence == {
+        ("gid", "rail 0 of n1"): "its pod has the address 10.64.0.0, as that of n5 has",
+        ("gid", "rail 0 of n5"): "its pod has the address 10.64.0.0, as that of n1 has",
+    }
+
+
+@pytest.mark.parametrize("scope", ["", "%eth0", "%\x00", "%" + "A" * 900_000, "%-x y"])
+def test_an_address_of_a_pod_reaches_others_without_what_a_pod_writes_beside_it(scope: str) -> None:
+    plan = build_plan(2, ip="fd00:64::/32")
+    answer = {"links": [{"netdev": "net1", "address": f"fd00:64::1{scope}", "rdma": "mlx5_0"}]}
+    assert [end.address for end in find_ends(plan.common, "n1", answer).values()] == ["fd00:64::1"]
 
 
 def test_a_pod_without_the_device_of_an_address_has_its_interface_alone() -> None:

@@ -78,7 +78,7 @@ def run_programs(
                         children[step_id] = _Child(start(step["argv"]), selector)
                     except FileNotFoundError:
                         yield step_id, {"missing": step["argv"][0]}
-                    except OSError as error:
+                    except (OSError, ValueError) as error:  # ValueError: a NUL in a word
                         yield step_id, {"status": 126, "stdout": "", "stderr": str(error)}
                 _read_streams(selector, sheets)
                 for step_id in [step_id for step_id, child in children.items() if child.is_done()]:

@@ -5,9 +5,11 @@ Pods get their addresses from pools, and devices and interfaces under names of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
-from trackbed.fabric.model.ranges import parse_address
+from trackbed.fabric.host_ranges import fold_hosts
+from trackbed.fabric.model.ranges import format_address, parse_address
 from trackbed.fabric.plan.plan import CommonPlan, RailPlan
 from trackbed.prove.rungs.rung import PathEnd, Step, get_mapping, get_text
 
@@ -26,11 +28,23 @@ def find_ends(common: CommonPlan, node: str, output: object) -> Mapping[int, Pat
     links = [link for link in entries if isinstance(link, Mapping)] if isinstance(entries, Sequence) else []
     ends: dict[int, PathEnd] = {}
     for rail in common.rails:
-        link = next((link for link in links if _is_of_rail(get_text(link, "address"), rail)), None)
-        if link is not None:
-            device = get_text(link, "rdma") or NO_DEVICE
-            ends[rail.rail] = PathEnd(node, rail.rail, get_text(link, "netdev"), device, get_text(link, "address"))
+        for link in links:
+            if address := _find_address(get_text(link, "address"), rail):
+                device = get_text(link, "rdma") or NO_DEVICE
+                ends[rail.rail] = PathEnd(node, rail.rail, get_text(link, "netdev"), device, address)
+                break
     return ends
+
+
+def find_doubles(ends: Mapping[int, PathEnd]) -> Iterator[tuple[int, str]]:
+    """Yield each port whose address another pod has too, and why it is not tested: which of both answers is open."""
+    ports: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
+    for port, end in ends.items():
+        ports[end.rail, end.address].append(port)
+    for (_, address), claimants in ports.items():
+        for port in claimants if len(claimants) > 1 else ():
+            others = fold_hosts([ends[other].node for other in claimants if other != port])
+            yield port, f"its pod has the address {address}, as that of {others} has"
 
 
 def explain_absence(rail: RailPlan) -> str:
@@ -39,10 +53,11 @@ def explain_absence(rail: RailPlan) -> str:
     return f"its pod has no address of rail {rail.rail} ({ranges})"
 
 
-def _is_of_rail(text: str, rail: RailPlan) -> bool:
+def _find_address(text: str, rail: RailPlan) -> str:
+    """Return an address of a rail without what a text may have beside it, such as a scope; empty for any other."""
     try:
         version, address = parse_address(text)
     except ValueError:
-        return False
+        return ""
     planned = rail.v4 if version == 4 else rail.v6  # noqa: PLR2004 - of IP
-    return planned is not None and address in planned
+    return format_address(version, address) if planned is not None and address in planned else ""
