@@ -18,11 +18,13 @@ import pytest
 
 from tests.namespaces import fresh_netns
 from tests.waiting import wait_until
+from trackbed.fleet.pod_worker import PROGRAMS, start_proof_program
 from trackbed.fleet.programs import MAX_STREAM_BYTES
 from trackbed.fleet.proof_worker import run_steps
 from trackbed.fleet.sheet_input import MAX_LINE_BYTES, InputClosedError, SheetInput
 from trackbed.host.machine import Machine
 from trackbed.host.runner import start_program
+from trackbed.prove.rungs import PATH_RUNGS
 
 HOST = Machine(Path("/"))
 REQUEST: dict[str, Any] = {"verb": "prove", "name": "gpu1", "node": None, "files": {}, "persist": "none", "seconds": 60}
@@ -106,6 +108,20 @@ def test_what_a_program_started_ends_with_it(tmp_path: Path, pipe: tuple[int, Sh
 def test_a_program_that_the_host_lacks_is_missing(pipe: tuple[int, SheetInput]) -> None:
     steps = [(4, {"argv": ["no-such-program"]})]
     assert dict(run_steps(HOST, steps, time.monotonic() + 60, pipe[1])) == {4: {"missing": "no-such-program"}}
+
+
+@pytest.mark.needs("processes")
+def test_words_that_no_program_can_have_end_no_worker(pipe: tuple[int, SheetInput]) -> None:
+    steps = [(4, {"argv": ["true", "fd00::1%\x00"]})]
+    outputs = dict(run_steps(HOST, steps, time.monotonic() + 60, pipe[1]))
+    assert (outputs[4]["status"], outputs[4]["stderr"]) == (126, "embedded null byte")
+
+
+def test_a_pod_starts_the_programs_of_the_ladder_and_no_other(pipe: tuple[int, SheetInput]) -> None:
+    assert {rung.program for rung in PATH_RUNGS.values() if rung.program} == PROGRAMS
+    steps = [(4, {"argv": ["sh", "-c", "true"]})]
+    outputs = dict(run_steps(HOST, steps, time.monotonic() + 60, pipe[1], start_proof_program))
+    assert (outputs[4]["status"], outputs[4]["stderr"]) == (126, "sh is no program of a proof")
 
 
 def test_no_program_of_a_captured_tree_is_run(tmp_path: Path, pipe: tuple[int, SheetInput]) -> None:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -20,8 +21,12 @@ from typing import Any
 from trackbed.fleet import proof_worker
 from trackbed.fleet.mailbox import BEGAN, ROUND_PREFIX, Mailbox
 from trackbed.host.machine import Machine
+from trackbed.host.runner import start_program
 
+PROGRAMS = frozenset({"rping", "ib_write_bw", "ib_write_lat"})
+"""What a pod starts: the programs of the ladder's rungs."""
 _TERMINATED = 128 + signal.SIGTERM
+_SHOWN = 40
 
 
 def serve_mailbox(machine: Machine, mailbox: Mailbox, idle_seconds: int) -> None:
@@ -58,7 +63,19 @@ def _work(machine: Machine, reading: int, writing: int, idle_seconds: int) -> No
         def emit(message: Mapping[str, Any]) -> None:
             stream.write(json.dumps(message) + "\n")
 
-        proof_worker.serve_sheets(machine, reading, emit, lambda seconds: signal.alarm(seconds + idle_seconds))
+        proof_worker.serve_sheets(
+            machine, reading, emit, lambda seconds: signal.alarm(seconds + idle_seconds), start_proof_program
+        )
+
+
+def start_proof_program(argv: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start a program of a proof. Raises OSError, also for any other program.
+
+    All pods of a proof share an account, so whoever may enter one of them can write the sheets of the others.
+    """
+    if argv[0] not in PROGRAMS:
+        raise PermissionError(f"{argv[0][:_SHOWN]} is no program of a proof")
+    return start_program(argv)
 
 
 def _carry_sheets(mailbox: Mailbox, writing: int) -> None:

@@ -41,25 +41,27 @@ NumberedSteps = Sequence[tuple[int, Mapping[str, Any]]]
 Outputs = Iterator[tuple[int, Mapping[str, Any]]]
 
 
-def serve_sheets(machine: Machine, descriptor: int, emit: Emit, arm: Callable[[int], object]) -> None:
+def serve_sheets(
+    machine: Machine, descriptor: int, emit: Emit, arm: Callable[[int], object], start: Start = start_program
+) -> None:
     """Run sheets from a descriptor until its end. `arm` gets the seconds in which the next line is due."""
     sheets = SheetInput(descriptor)
     try:
         while True:
             sheet = json.loads(sheets.read_line())
             arm(math.ceil(sheet["in"] + sum(number["seconds"] for number in sheet["rounds"])))
-            _run_sheet(machine, sheet, sheets, emit)
+            _run_sheet(machine, sheet, sheets, emit, start)
     except InputClosedError:
         return
 
 
-def _run_sheet(machine: Machine, sheet: Mapping[str, Any], sheets: SheetInput, emit: Emit) -> None:
-    start = time.monotonic() + sheet["in"]
+def _run_sheet(machine: Machine, sheet: Mapping[str, Any], sheets: SheetInput, emit: Emit, start: Start) -> None:
+    origin = time.monotonic() + sheet["in"]
     for number in sheet["rounds"]:
         place = {"sheet": sheet["sheet"], "round": number["round"]}
-        begin = start + number["at"]
+        begin = origin + number["at"]
         sheets.sleep_until(begin)
-        for step_id, output in run_steps(machine, number["steps"], begin + number["seconds"], sheets):
+        for step_id, output in run_steps(machine, number["steps"], begin + number["seconds"], sheets, start):
             emit({**place, "id": step_id, "output": output})
         emit({**place, "done": True})
 

@@ -87,6 +87,7 @@ def build_pod(site: ProofSite, index: int, node: str) -> Manifest:
         "image": site.image,
         "command": boot.build_container_command(f"{_FOLDER}/{_FILE}"),
         "env": [{"name": NAME_VARIABLE, "value": site.name_pod(index)}],
+        "securityContext": {"runAsUser": 0},  # an image may say otherwise, and IPC_LOCK has no effect for others
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "program", "mountPath": _FOLDER, "readOnly": True}],
     }
