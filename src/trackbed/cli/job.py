@@ -10,10 +10,12 @@ import click
 from trackbed.cli.completion import complete_file
 from trackbed.cli.files import replace_file
 from trackbed.cli.groups import CommandGroup
-from trackbed.cli.job_proof import check_job_name, write_proof_job
+from trackbed.cli.job_proof import write_proof_job
 from trackbed.cli.old_forms import refuse_option
 from trackbed.cli.options import (
+    check_job_name,
     check_name,
+    check_namespace,
     cluster_options,
     emit_json,
     exit_unknown,
@@ -147,7 +149,7 @@ class _HelpWithKinds(click.Command):
 @click.option("--nccl", multiple=True, metavar="NAME=VALUE", help="Option of NCCL; see below.")
 @click.option("--queue", help="Queue it waits in: Kueue's LocalQueue, or Volcano's Queue.")
 @click.option("--topology", multiple=True, metavar="LABEL", help="Node label that Kueue keeps pods together by.")
-@click.option("--namespace", help="Namespace of the job. Default: the Fabric's.")
+@click.option("--namespace", help="Namespace of the job. Default: the Fabric's; proof: trackbed-proof.")
 def new(
     kind: str,
     fabric_file: str,
@@ -182,7 +184,7 @@ def new(
       trackbed job new mpijob -f fabric.yaml --stack spiderpool --image IMAGE | kubectl apply -f -
       trackbed job new kueue -f fabric.yaml --stack spiderpool --name rails
       trackbed job new jobset -f fabric.yaml --stack spiderpool --image IMAGE --node-count 4 --queue rails
-      trackbed job new proof -f fabric.yaml --image IMAGE --namespace jobs | kubectl apply -f -
+      trackbed job new proof -f fabric.yaml --image IMAGE >proof.yaml
     """
     from trackbed.cluster.jobs import kinds
     from trackbed.cluster.jobs.kinds.queued import build_queue_objects
@@ -196,7 +198,7 @@ def new(
         return
     name = name or _NAME
     plan, requirements = _load_requirements(stack_name, fabric_file, rails)
-    _check_arguments(plan, kind, name, image, nodes)
+    _check_arguments(plan, kind, name, namespace, image, nodes)
     requirements = _add_nccl_options(requirements, nccl)
     params = kinds.build_job_parameters(plan, requirements, name, image or "", nodes or _choose_node_count(kind, plan))
     params = _set_compute(params, cpu, memory, hugepages)
@@ -292,8 +294,12 @@ def _list_kinds() -> list[str]:
     return [*KINDS, "kueue", "proof"]
 
 
-def _check_arguments(plan: Plan, kind: str, name: str, image: str | None, nodes: int | None) -> None:
+def _check_arguments(
+    plan: Plan, kind: str, name: str, namespace: str | None, image: str | None, nodes: int | None
+) -> None:
     check_job_name(name)
+    if namespace is not None:
+        check_namespace(namespace)
     if image is None and kind != "kueue":
         refuse("name an image with --image; it must hold NCCL and torchrun, for mpijob nccl-tests")
     if nodes and nodes > len(plan.nodes):

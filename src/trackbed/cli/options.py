@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from trackbed.fabric.model.problems import Problem
     from trackbed.fabric.plan.plan import NodePlan, Plan
 
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 LOCK_NAME = "trackbed.lock.yaml"
 """Name of the lock file, beside the file of its Fabric."""
 
@@ -219,6 +220,20 @@ def build_problem_document(problem: Problem) -> dict[str, object]:
         "path": list(problem.path),
         **place,
     }
+
+
+def check_job_name(name: str) -> None:
+    """Exit with status 2 if no job can have a name."""
+    from trackbed.cluster.jobs.kinds.kind import JOB_NAME_PATTERN
+
+    if not JOB_NAME_PATTERN.fullmatch(name):
+        refuse(f"--name {name!r}: lower-case letters, digits and - only, beginning with a letter, 40 at most")
+
+
+def check_namespace(name: str) -> None:
+    """Exit with status 2 if no namespace can have a name (RFC 1123)."""
+    if not _NAMESPACE.fullmatch(name):
+        refuse(f"--namespace {name!r}: lower-case letters, digits and - only, 63 at most")
 
 
 def read_with_lock(fabric_file: str) -> tuple[bytes, LoadedFabric, Plan]:

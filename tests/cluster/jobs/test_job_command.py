@@ -138,6 +138,17 @@ WRONG: dict[str, tuple[tuple[str, ...], str, str]] = {
         "--rails is no option of kind proof, which takes all rails of all idle nodes",
     ),
     "a bad name of a proof": (("new", "proof", "--image", "i", "--name", "A_b"), "", "--name 'A_b': lower-case"),
+    "a bad namespace": (
+        ("new", "job", "--image", "i", "--namespace", "Foo_Bar"),
+        "",
+        "--namespace 'Foo_Bar': lower-case",
+    ),
+    "a bad namespace of a proof": (
+        ("new", "proof", "--image", "i", "--namespace", "a\nb"),
+        "",
+        r"--namespace 'a\nb': lower-case",
+    ),
+    "a bad image of a proof": (("new", "proof", "--image", "a b"), "", "it must hold Trackbed, rping and perftest"),
     "a proof without an image": (("new", "proof"), "", "it must hold Trackbed, rping and perftest"),
     "no such kind": (("new", "mpijobs", "--image", "i"), "", "no kind 'mpijobs'; did you mean 'mpijob'?"),
     "no image": (("new", "mpijob"), "", "trackbed: name an image with --image"),

@@ -12,11 +12,11 @@ import pytest
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
 from tests.cluster.proof.kubelets import run_kubelets
-from trackbed.cluster.proof.job import build_proof_job
+from trackbed.cluster.proof.job import ProofJob, build_proof_job
 
 pytestmark = pytest.mark.needs("root", "nsenter", "unshare", "ip")
 
-SPACE, NAME = "proof-jobs", "night"
+SPACE, OWN, NAME = "proof-jobs", "proof-job", "night"
 FABRIC = """apiVersion: trackbed.dev/v1alpha1
 kind: Fabric
 metadata: {name: train}
@@ -25,13 +25,14 @@ spec:
   rails: 2
   addressing: {scheme: shared-subnet, ipv4: 10.64.0.0/15}
 """
-OBJECTS = build_proof_job(NAME, SPACE, "x", FABRIC, "network-operator-macvlan")
+OBJECTS = build_proof_job(ProofJob(NAME, OWN, SPACE, "x", "network-operator-macvlan", FABRIC))
 
 
 @pytest.fixture
 def client(api_server: Path, tmp_path: Path) -> Iterator[BlockingClient]:
     with connect(str(api_server)) as opened:
-        opened.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
+        for namespace in (SPACE, OWN):
+            opened.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         with run_kubelets(opened, api_server, tmp_path, SPACE, ("10.64.0", "10.65.0")):
             yield opened
         for body in OBJECTS:
@@ -41,7 +42,7 @@ def client(api_server: Path, tmp_path: Path) -> Iterator[BlockingClient]:
 def write_kubeconfig(client: BlockingClient, admin: Path, folder: Path) -> Path:
     """Write a kubeconfig of the Job's account, and return its path."""
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    path = f"/api/v1/namespaces/{SPACE}/serviceaccounts/{NAME}/token"
+    path = f"/api/v1/namespaces/{OWN}/serviceaccounts/{NAME}/token"
     config = json.loads(admin.read_text())
     config["users"][0]["user"] = {"token": client.run(client.dynamic.client.create(path, request))["status"]["token"]}
     file = folder / "account.kubeconfig"
@@ -53,8 +54,8 @@ def test_its_account_proves_the_fabric_that_comes_with_it(
     client: BlockingClient, api_server: Path, tmp_path: Path
 ) -> None:
     assert [client.create(body).warnings for body in OBJECTS] == [()] * len(OBJECTS)
-    kept = client.get("v1", "ConfigMap", NAME, SPACE)["data"]
-    container = client.get("batch/v1", "Job", NAME, SPACE)["spec"]["template"]["spec"]["containers"][0]
+    kept = client.get("v1", "ConfigMap", NAME, OWN)["data"]
+    container = client.get("batch/v1", "Job", NAME, OWN)["spec"]["template"]["spec"]["containers"][0]
     mounted = container["volumeMounts"][0]["mountPath"]
     for file, text in kept.items():
         (tmp_path / file).write_text(text)
@@ -65,3 +66,15 @@ def test_its_account_proves_the_fabric_that_comes_with_it(
     assert done.returncode == 1, done.stderr  # pods have no RDMA device here
     assert "no RDMA device in its pod has a GID of 10.6" in done.stdout
     assert "orbidden" not in done.stdout + done.stderr
+
+
+def test_users_of_the_namespace_of_pods_have_no_account_of_a_proof() -> None:
+    places = {(body["kind"], body["metadata"].get("namespace")) for body in OBJECTS}
+    assert {("ServiceAccount", OWN), ("Job", OWN), ("ConfigMap", OWN)} <= places
+    assert {kind for kind, namespace in places if namespace == SPACE} == {"Role", "RoleBinding"}
+
+
+def test_two_jobs_share_no_object_of_the_cluster() -> None:
+    jobs = [ProofJob("b-c", "a", SPACE, "x", "native", FABRIC), ProofJob("c", "a-b", SPACE, "x", "native", FABRIC)]
+    names = [{(body["kind"], body["metadata"]["name"]) for body in build_proof_job(job)} for job in jobs]
+    assert not names[0] & names[1]
