@@ -123,6 +123,11 @@ def test_a_page_is_small_and_has_every_address(size: str) -> None:
     assert all(port.address in page for port in run.ports)
 
 
+def test_the_rail_map_tells_the_uplinks_that_the_fabric_describes() -> None:
+    described = msgspec.structs.replace(build_run("4 x 8"), uplinks="16 spines a rail, 2 links to each at 400 Gb/s")
+    assert "16 spines a rail, 2 links to each at 400 Gb/s</text>" in render_html(described)
+
+
 def test_a_page_loads_nothing_and_has_no_script() -> None:
     page = render_html(change_pairs(build_run("64 x 8"), 3, answered=False))
     assert not re.search(r"<script|<link|\bsrc=|@import|url\(|https?:", page)

@@ -12,7 +12,8 @@ import msgspec
 from trackbed import __version__
 from trackbed.doctor.diagnosis import FAULTY, GOOD, Diagnosis
 from trackbed.doctor.finding import BROKEN, Finding
-from trackbed.fabric.plan.plan import NodePlan
+from trackbed.fabric.counts import format_count
+from trackbed.fabric.plan.plan import NodePlan, UplinksPlan
 from trackbed.kernel.netlink.addresses import FAMILY
 from trackbed.kernel.netlink.links import list_links
 from trackbed.kernel.netlink.sockets import Socket
@@ -238,7 +239,14 @@ def _build_result(run: LabRun) -> RunResult:
         pairs=run.pairs,
         fault=run.fault,
         findings=run.findings,
+        uplinks=_format_uplinks(plan.uplinks) if plan.uplinks else "",
     )
+
+
+def _format_uplinks(uplinks: UplinksPlan) -> str:
+    links = "" if uplinks.links == 1 else f", {uplinks.links} links to each"
+    rate = "" if uplinks.rate_gbps is None else f" at {uplinks.rate_gbps} Gb/s"
+    return f"{format_count(uplinks.spines, 'spine')} a rail{links}{rate}"
 
 
 def _format_list(items: Iterable[object]) -> str:

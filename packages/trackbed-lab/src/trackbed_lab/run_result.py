@@ -113,6 +113,8 @@ class RunResult(msgspec.Struct, frozen=True, rename="camel"):
     fault: FaultResult | None
     findings: tuple[Finding, ...]
     """All findings before the fault was injected, passes included."""
+    uplinks: str = ""
+    """The links of each leaf to the spines of its rail, as text ("": the Fabric does not describe them)."""
 
     @property
     def exit_status(self) -> int:

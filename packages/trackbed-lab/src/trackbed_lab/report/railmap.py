@@ -9,7 +9,7 @@ from typing import NamedTuple
 from trackbed_lab.run_result import RunPort, RunResult
 
 WIDTH, NODE_WIDTH_MAX = 1200.0, 280.0
-SPINE_Y, LEAF_Y, NODE_Y = 34.0, 132.0, 318.0
+SPINE_Y, SPINE_WIDTH, LEAF_Y, NODE_Y = 34.0, 180.0, 132.0, 318.0
 NODES_MAX = 12
 _LEAF_TEXT_WIDTH, _NODE_TEXT_WIDTH = 34.0, 90.0
 """Widths below which a box's text would leave it; its tooltip has it."""
@@ -57,7 +57,7 @@ def build_rail_map(result: RunResult) -> RailMap:
     """Compute the map: units side by side, the leaves of each above its nodes."""
     leaves = _place_leaves(result)
     boxes = _place_nodes(result) if len(result.nodes) <= NODES_MAX else _place_unit_boxes(result)
-    spine = Box(WIDTH / 2 - 90, SPINE_Y - 17, 180, 34, "spine", "", -1)
+    spine = Box(WIDTH / 2 - SPINE_WIDTH / 2, SPINE_Y - 17, SPINE_WIDTH, 34, "spine", result.uplinks, -1)
     uplinks = tuple(
         Cable(box.x + box.width / 2, box.y, WIDTH / 2, SPINE_Y + 17, box.rail, name, broken=False)
         for name, box in leaves.items()
