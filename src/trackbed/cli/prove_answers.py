@@ -145,8 +145,8 @@ def _iter_documents(
             refuse(f"--answers: {path} is not a file of answers, and stays as it is; name another file")
         if headers[-1]["proof"] != digest:
             refuse(
-                f"--answers: {path} is of another proof ({headers[0]['at']}), with another Fabric, nodes, mode or"
-                " rungs; repeat that command, or remove the file"
+                f"--answers: {path} is of another proof ({headers[0]['at']}), with another Fabric, nodes, mode,"
+                " rungs or share, or elsewhere (in pods, on hosts); repeat that command, or remove the file"
             )
         if isinstance(document, dict) and not _is_header(document):
             yield len(headers), document

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from trackbed.cli.options import cluster_options, combine_options, refuse
+from trackbed.cli.options import check_namespace, cluster_options, combine_options, refuse
 from trackbed.cli.render_stack import complete_stack_name
 from trackbed.cli.terminal import print_line
 
@@ -59,6 +59,8 @@ class PodOptions(NamedTuple):
         ]
         if self.pods and has_ssh_options:
             refuse("--user, --ssh-config and --launch start workers on hosts, and --pods starts none there")
+        if self.namespace is not None:
+            check_namespace(self.namespace)
         if self.pods and needs_image and not self.image:
             refuse("name the image of the pods with --image; it must hold Python 3.9, rping and perftest")
         if options and not self.pods:

@@ -45,10 +45,8 @@ def print_budget(plan: Plan, mode: str, rungs: Sequence[str], output_format: str
         for cost in budget.rungs
     ]
     print_table(("rung", "over", "tests", "rounds", "seconds"), rows)
-    click.echo(
-        f"{mode} of {budget.nodes} nodes with {budget.ports} ports: {budget.seconds:.0f} s;"
-        f" suspects add {budget.most_repeats} rounds to a rung at most, {budget.most_seconds:.0f} s in all"
-    )
+    click.echo(f"{mode} of {budget.nodes} nodes with {budget.ports} ports: {budget.seconds:.0f} s")
+    click.echo(f"suspects add {budget.most_repeats} rounds to a rung at most: {budget.most_seconds:.0f} s in all")
     if budget.coverage is not None:
         click.echo(f"each link between leaf and spine is hit with a probability of {budget.coverage:.2%} at least")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -23,12 +25,23 @@ from_cluster_option = click.option(
     "--from-cluster", metavar="NAME", help="In place of -f: the Fabric NAME of the cluster, with its nodes' slots."
 )
 """--from-cluster NAME, a Fabric of the cluster."""
+
+
+def _check_number(_: click.Context, parameter: click.Parameter, value: float) -> float:
+    """Return an option's number. Raises BadParameter for nan, which is in no range and outside of none."""
+    if math.isnan(value):
+        raise click.BadParameter("it is no number; write 0.1 for a tenth", param=parameter)
+    return value
+
+
 share_option = click.option(
     "--share",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=click.FloatRange(0.01, 1),
     default=1.0,
     show_default=True,
-    help="On a fabric in use: load this part of the ports' rate at most. What is slower than it is named.",
+    metavar="PART",
+    callback=_check_number,
+    help="On a fabric in use: load this part of the ports' rate at most, as 0.1. What is slower than it is named.",
 )
 """--share PART."""
 
@@ -124,10 +137,15 @@ def check_share(share: float, mode: str, rungs: Sequence[str], *, is_recorded: b
 
 
 def parse_rungs(text: str | None) -> tuple[str, ...]:
-    """Return rungs in the order of the ladder. Exit with status 2 for a name that is none."""
-    from trackbed.prove.rungs import LADDER, RUNGS
+    """Return rungs in the order of the ladder; perftest's bring `gid` along. Exit with status 2 for another name."""
+    from trackbed.prove.rungs import GID, LADDER, PATH_RUNGS, RUNGS
 
-    names = LADDER if text is None else [name.strip() for name in text.split(",")]
+    names = LADDER if text is None else tuple(filter(None, re.split(r"[,\s]+", text)))
+    if not names:
+        refuse(f"--rungs names no rung; the ladder has {', '.join(RUNGS)}")
     for name in names:
         check_name(name, RUNGS, "rung", f"the ladder has {', '.join(RUNGS)}")
+    # Without it perftest would choose a GID by itself, and maybe one of another address.
+    if any(PATH_RUNGS[name].program.startswith("ib_") for name in names if name != GID):
+        names = (*names, GID)
     return tuple(rung for rung in RUNGS if rung in names)

@@ -63,7 +63,7 @@ def build_page(proof: Proof, report: ProofReport, title: str, subtitle: str) -> 
         subtitle,
         _STAMPS[report.status],
         report,
-        f"percent of the rate on {rung}",
+        f"percent of {'' if proof.share == 1 else f'{proof.share:g} × '}the rate on {rung}",
         tuple(f"rail {rail}" for rail in range(proof.topology.rails)),
         tuple(_iter_units(proof, heat)) if heat else (),
         tuple(_build_node(proof, heat, node) for node in nodes) if heat else (),
