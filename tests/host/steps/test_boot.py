@@ -15,6 +15,7 @@ from tests.host.trees import everything_below, grow
 from trackbed.host.kinds import file
 from trackbed.host.setting import Setting
 from trackbed.host.steps import iter_settings
+from trackbed.host.steps.boot_script import TEXT
 from trackbed.host.transaction.apply import apply, undo
 from trackbed.host.transaction.compare import compare
 
@@ -76,6 +77,23 @@ def test_the_boot_script_makes_the_vfs(host: Host, tmp_path: Path) -> None:
     ran = script(host, tmp_path)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert [number(host, pci) for pci in PCI] == ["4", "4"]
+
+
+@pytest.mark.parametrize("renames", [0, 1, 4])
+def test_a_vf_gets_its_mtu_while_udev_names_its_interface(tmp_path: Path, renames: int) -> None:
+    folder = tmp_path / "virtfn0/net"
+    (folder / "eth0").mkdir(parents=True)
+    (folder / "eth0/mtu").write_text("1500\n")
+    rename = 'left=$((left - 1)); [ "$left" -lt 0 ] || mv virtfn0/net/* "virtfn0/net/name$left"'
+    lines = f'left={renames}\nput() {{ {rename}\n[ ! -e "$1" ] || echo "$2" >"$1"; }}\nfit virtfn0 9000; exit $failed\n'
+    ran = subprocess.run(["sh", "-c", TEXT + lines], cwd=tmp_path, timeout=30, check=False)
+    assert (ran.returncode, [path.read_text() for path in folder.glob("*/mtu")]) == (0, ["9000\n"])
+
+
+def test_a_vf_without_an_interface_has_no_mtu_to_set(tmp_path: Path) -> None:
+    (tmp_path / "virtfn0").mkdir()
+    ran = subprocess.run(["sh", "-c", f"{TEXT}fit virtfn0 9000; exit $failed"], cwd=tmp_path, timeout=30, check=False)
+    assert ran.returncode == 0
 
 
 def test_the_boot_script_says_which_port_offers_no_vfs_and_goes_on(host: Host, tmp_path: Path) -> None:

@@ -13,7 +13,14 @@ await() { # PORT: systemd waits for it, too, but not for long; a host with many 
 }
 put() { # FILE VALUE: a driver that has no such file has nothing to set
 	[ -e "$1" ] || return 0
-	echo "$2" >"$1" || failed=1
+	echo "$2" >"$1" || [ ! -e "$1" ] || failed=1
+}
+fit() { # FUNCTION MTU: udev may give its interface another name between the look at it and the write
+	for _ in 1 2 3 4 5; do
+		for file in "$1"/net/*/mtu; do put "$file" "$2"; done
+		[ ! -e "$file" ] || return 0
+		present "$1"/net/* || return 0
+	done
 }
 up() { # PORT: bnxt_en makes no VFs on a port that is down, and igb answers none of them
 	command -v ip >/dev/null || return 0
@@ -126,7 +133,7 @@ guard() { # PORT DEVICE TRUST SPOOFCHK MTU, for all VFs (show PORT comes first);
 		case $entry in *", trust $other"*) ip link set dev "$1" vf "$vf" trust "$3" || failed=1 ;; esac
 		unlike "$4"
 		case $entry in *"spoof checking $other"*) ip link set dev "$1" vf "$vf" spoofchk "$4" || failed=1 ;; esac
-		for file in "$virtual"/net/*/mtu; do put "$file" "$5"; done
+		fit "$virtual" "$5"
 	done
 }
 verbs() { # PORT: mlx5_ib, bnxt_re and irdma make its RDMA device some time after its interface
