@@ -10,7 +10,6 @@ import click
 from trackbed.cli.completion import complete_file
 from trackbed.cli.files import replace_file
 from trackbed.cli.groups import CommandGroup
-from trackbed.cli.job_proof import write_proof_job
 from trackbed.cli.old_forms import refuse_option
 from trackbed.cli.options import (
     check_job_name,
@@ -192,6 +191,8 @@ def new(
 
     check_name(kind, _list_kinds(), "kind", f"there are {', '.join(_list_kinds())}")
     if kind == "proof":
+        from trackbed.cli.job_proof import write_proof_job
+
         texts = {"--rails": rails, "--memory": memory, "--hugepages": hugepages, "--queue": queue}
         others = {**texts, "--node-count": nodes, "--cpu": cpu, "--nccl": nccl, "--topology": topology}
         write_proof_job(fabric_file, stack_name, name, image, namespace, others)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from trackbed.fabric.model.problems import Problem
     from trackbed.fabric.plan.plan import NodePlan, Plan
 
-_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 LOCK_NAME = "trackbed.lock.yaml"
 """Name of the lock file, beside the file of its Fabric."""
 
@@ -232,7 +231,9 @@ def check_job_name(name: str) -> None:
 
 def check_namespace(name: str) -> None:
     """Exit with status 2 if no namespace can have a name (RFC 1123)."""
-    if not _NAMESPACE.fullmatch(name):
+    from trackbed.fabric.text_syntax import DNS_LABEL
+
+    if not DNS_LABEL.fullmatch(name):
         refuse(f"--namespace {name!r}: lower-case letters, digits and - only, 63 at most")
 
 

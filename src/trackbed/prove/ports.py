@@ -64,7 +64,7 @@ def find_gpus(run: ProofState) -> Generator[Sheet, Answers, None]:
     steps = {node: [(2 * index, gpus.STEP)] for index, node in enumerate(nodes) if node not in run.failures}
     answers = yield Sheet("GPUs", (SheetRound(FACTS_SECONDS, steps, {}),))
     run.failures = answers.failures
-    options = {index: gpus.list_gpus(output) for step, output in answers.outputs.items() for index in (step // 2,)}
+    options = {step // 2: gpus.list_gpus(output) for step, output in answers.outputs.items()}
     numbers = {(node.name, port.rail): min(port.gpus, default=None) for node in run.plan.nodes for port in node.ports}
     for port, end in run.ends.items():
         number, present = numbers[end.node, end.rail], options.get(port // rails)
