@@ -94,6 +94,7 @@ def run_in_pods(
     Exit with status 3 if the cluster does not let them be created, 143 after SIGTERM.
     """
     import asyncio
+    import secrets
 
     from trackbed.cli.cluster_session import open_cluster
     from trackbed.cluster.proof.objects import ProofSite
@@ -107,6 +108,7 @@ def run_in_pods(
         options.image or "",
         requirements,
         int(compute_ladder_budget(plan, mode, rungs).most_seconds) + _START_SECONDS,
+        secrets.token_bytes(),
         _count_gpus(plan) if needs_gpus(rungs) else {},
     )
     names = [node.name for node in plan.nodes]

@@ -71,7 +71,7 @@ def _work(machine: Machine, reading: int, writing: int, idle_seconds: int) -> No
 def start_proof_program(argv: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start a program of a proof. Raises OSError, also for any other program.
 
-    All pods of a proof share an account, so whoever may enter one of them can write the sheets of the others.
+    Whoever may read pods knows their keys, and whoever may write ConfigMaps too can then write a sheet.
     """
     if argv[0] not in PROGRAMS:
         raise PermissionError(f"{argv[0][:_SHOWN]} is no program of a proof")

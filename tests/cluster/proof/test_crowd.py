@@ -21,7 +21,7 @@ from trackbed.cluster.proof.objects import PROOF, ProofSite
 from trackbed.cluster.proof.pods import MailboxObject
 from trackbed.cluster.proof.run import run_sheets
 from trackbed.cluster.stacks import load_stack
-from trackbed.fleet.mailbox import BEGAN, ROUND_PREFIX, SHEET
+from trackbed.fleet.mailbox import BEGAN, ROUND_PREFIX, SHEET, name_sheet, sign, verify
 from trackbed.fleet.sheet_run import SheetCalls
 from trackbed.prove.proof import Proof, prove
 from trackbed.prove.report import build_report
@@ -36,8 +36,9 @@ START_SECONDS = (3.0, 25.0)
 class Pods:
     """Pods that answer as a sound fabric does."""
 
-    def __init__(self, client: DynamicClient, hosts: Hosts) -> None:
+    def __init__(self, client: DynamicClient, hosts: Hosts, site: ProofSite) -> None:
         self.client, self.hosts = client, hosts
+        self.keys = {site.name_pod(index): site.derive_key(index) for index in range(NODES)}
         self.tasks: set[asyncio.Task[None]] = set()
         self.sheets: dict[str, str] = {}
         self.nodes: dict[str, str] = {}
@@ -59,14 +60,19 @@ class Pods:
                 self.spawn(self.begin(name))
             elif data.get(SHEET, "") != self.sheets.get(name, ""):
                 self.sheets[name] = data[SHEET]
-                self.spawn(self.answer(name, json.loads(data[SHEET])))
+                sheet = verify(self.keys[name], name_sheet("first"), data[SHEET])
+                self.spawn(self.answer(name, json.loads(sheet or "")))
 
     async def begin(self, name: str) -> None:
         """Say that a pod has begun, after the time that it takes to start."""
         await asyncio.sleep(random.Random(name).uniform(*START_SECONDS))  # noqa: S311 - no secret
         pods = [pod async for pod in self.client.iter_objects("v1", "Pod", SPACE, selector=PROOF)]
         self.nodes |= {pod["metadata"]["name"]: find_node(pod) for pod in pods}
-        await self.client.client.merge(f"{self.path}/{name}", {"data": {BEGAN: "first"}})
+        await self.write(name, BEGAN, "first")
+
+    async def write(self, name: str, entry: str, text: str) -> None:
+        """Write a signed entry."""
+        await self.client.client.merge(f"{self.path}/{name}", {"data": {entry: sign(self.keys[name], entry, text)}})
 
     async def answer(self, name: str, sheet: Mapping[str, Any]) -> None:
         """Write what a pod answers to each round of a sheet, at the end of the round."""
@@ -79,7 +85,7 @@ class Pods:
                 for step_id, step in part["steps"]
             ]
             text = "".join(f"{json.dumps(line)}\n" for line in [*lines, {**place, "done": True}])
-            await self.client.client.merge(f"{self.path}/{name}", {"data": {f"{ROUND_PREFIX}{part['round']}": text}})
+            await self.write(name, f"{ROUND_PREFIX}{part['round']}", text)
 
 
 async def screen(kubeconfig: str, hosts: Hosts, events: list[str]) -> Proof:
@@ -102,10 +108,10 @@ async def screen(kubeconfig: str, hosts: Hosts, events: list[str]) -> Proof:
         return advance_and_keep
 
     requirements = build_requirements(load_stack("network-operator-macvlan"), hosts.plan)
-    site = ProofSite("proof-crowd", SPACE, "x", requirements, 600)
+    site = ProofSite("proof-crowd", SPACE, "x", requirements, 600, b"secret")
     async with connect(kubeconfig) as client, connect(kubeconfig) as others:
         await others.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
-        pods = Pods(others, hosts)
+        pods = Pods(others, hosts, site)
         pods.spawn(pods.reflector.run(events.append))
         names = [node.name for node in hosts.plan.nodes]
         await run_sheets(client, site, names, SheetCalls(remember(advance), events.append, lambda *_: None))

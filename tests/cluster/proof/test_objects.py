@@ -24,7 +24,7 @@ def carried(name: str) -> PodRequirements:
 
 
 def build_site(name: str) -> ProofSite:
-    return ProofSite(f"proof-{name}", SPACE, "example.org/proof:1", carried(name), 900)
+    return ProofSite(f"proof-{name}", SPACE, "example.org/proof:1", carried(name), 900, b"secret")
 
 
 STACKS = [name for name in SITES if carried(name).has_rails]
@@ -55,6 +55,14 @@ def test_a_pod_has_the_rails_of_a_job_no_gpu_and_no_more_rights_than_the_stack_n
     assert len(pod["spec"].get("resourceClaims", ())) == len(access.claims)
     assert container["securityContext"].get("privileged", False) == access.privileged
     assert pod["spec"].get("hostNetwork", False) == access.host_network
+
+
+def test_no_pod_has_the_key_of_another_one_or_of_another_run() -> None:
+    site = build_site("native")
+    keys = [run.derive_key(index) for run in (site, site._replace(secret=b"other")) for index in (0, 1)]
+    assert len(set(keys)) == len(keys)
+    assert keys[1] not in str(build_pod(site, 0, "gpu-0"))
+    assert keys[1] in str(build_pod(site, 1, "gpu-1"))
 
 
 def test_a_pod_gets_the_gpus_of_its_node_where_they_are_tested() -> None:

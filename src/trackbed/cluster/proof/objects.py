@@ -1,7 +1,7 @@
 """The objects of a proof: one pod for each node, with the rails that jobs get, and a mailbox for each pod.
 
     shared      the program (a ConfigMap), and a service account that may read and write the mailboxes alone
-    mailbox     a ConfigMap; see `fleet.mailbox`
+    mailbox     a ConfigMap; see `fleet.mailbox`, also for the pod's key
     pod         bound to its node through the scheduler, as a DaemonSet's pods are, so that devices are counted
 
 All have the label PROOF with the run's name, by which they are removed. A pod has neither more rights nor more devices
@@ -10,6 +10,7 @@ than a pod of a job, and no GPU unless one is tested. It ends by itself where no
 
 from __future__ import annotations
 
+import hmac
 from base64 import b64encode
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -20,7 +21,7 @@ from trackbed.cluster.jobs.requirements import PodRequirements
 from trackbed.cluster.resources.railnode import UNPROVED_TAINT
 from trackbed.cluster.stacks.objects import Manifest, build_manifest
 from trackbed.fleet import boot
-from trackbed.fleet.mailbox import NAME_VARIABLE
+from trackbed.fleet.mailbox import KEY_VARIABLE, NAME_VARIABLE
 from trackbed.fleet.task import HostTask
 
 PROOF = "trackbed.dev/proof"
@@ -44,12 +45,18 @@ class ProofSite(NamedTuple):
     requirements: PodRequirements
     seconds: int
     """Time after which kubelet ends a pod that still runs."""
+    secret: bytes
+    """What the keys of the pods follow from; of this run alone."""
     gpus: Mapping[str, int] = MappingProxyType({})
     """How many GPUs the pods of nodes get; no pod of another node gets one."""
 
     def name_pod(self, index: int) -> str:
         """Return the name of a node's pod, and of its mailbox, by the node's number."""
         return f"{self.name}-{index}"
+
+    def derive_key(self, index: int) -> str:
+        """Return the key of a node's pod, in hexadecimal: no other key follows from it."""
+        return hmac.new(self.secret, self.name_pod(index).encode(), "sha256").hexdigest()
 
 
 def build_shared(site: ProofSite, nodes: int) -> list[Manifest]:
@@ -82,11 +89,12 @@ def build_pod(site: ProofSite, index: int, node: str) -> Manifest:
 
     A container that died is started again in the same pod, so that it keeps its addresses and devices.
     """
+    environment = {NAME_VARIABLE: site.name_pod(index), KEY_VARIABLE: site.derive_key(index)}
     container: dict[str, Any] = {
         "name": "proof",
         "image": site.image,
         "command": boot.build_container_command(f"{_FOLDER}/{_FILE}"),
-        "env": [{"name": NAME_VARIABLE, "value": site.name_pod(index)}],
+        "env": [{"name": name, "value": value} for name, value in environment.items()],
         "securityContext": {"runAsUser": 0},  # an image may say otherwise, and IPC_LOCK has no effect for others
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "program", "mountPath": _FOLDER, "readOnly": True}],

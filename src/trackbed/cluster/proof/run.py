@@ -27,7 +27,7 @@ from trackbed.cluster.api.paths import join_path
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.proof.objects import PROOF, ProofSite, build_mailbox, build_pod, build_shared
 from trackbed.cluster.proof.pods import MailboxObject, PodObject, explain_end, explain_wait, is_stuck
-from trackbed.fleet.mailbox import BEGAN, READER, ROUND_PREFIX, SHEET
+from trackbed.fleet.mailbox import BEGAN, ROUND_PREFIX, SHEET, name_sheet, sign, verify
 from trackbed.fleet.sheet_run import SheetCalls, SheetRun
 
 BEGIN_SECONDS: Final = 180
@@ -49,10 +49,14 @@ class _Host:
 
     index: int
     node: str
+    key: str
+    """What signs the entries of its mailbox."""
     is_open: bool = False
     """Whether its end has not been told yet."""
     is_live: bool = False
     """Whether its worker has begun."""
+    began: str = ""
+    """The entry of its mailbox in which its worker says so, as it was looked at last."""
     token: str = ""
     """The worker that has begun, or the last one that had."""
     was_seen: bool = False
@@ -60,7 +64,7 @@ class _Host:
     gone: asyncio.Event | None = None
     """Set once the pod that was given up is not there any more; None if none was, or another one was created."""
     read: dict[str, str] = field(default_factory=dict)
-    """Answers that were handed over, by key."""
+    """Answers that were handed over, by entry."""
 
 
 async def run_sheets(
@@ -92,7 +96,7 @@ class _PodWorkers:
         self, client: DynamicClient, site: ProofSite, nodes: Sequence[str], report: Callable[[str], None]
     ) -> None:
         self._client, self._http, self._site, self._report = client, client.client, site, report
-        self._hosts = {node: _Host(index, node) for index, node in enumerate(nodes)}
+        self._hosts = {node: _Host(index, node, site.derive_key(index)) for index, node in enumerate(nodes)}
         self._woken = asyncio.Event()
         self._is_over = False
         self._failure: BaseException | None = None
@@ -200,7 +204,8 @@ class _PodWorkers:
         try:
             async with self._writes:
                 sheet = msgspec.json.encode({**document, "in": max(0.0, begin - self.read_clock())}).decode()
-                await self._http.merge(mailbox, {"data": {**old, READER: host.token, SHEET: sheet}})
+                signed = sign(host.key, name_sheet(host.token), sheet)
+                await self._http.merge(mailbox, {"data": {**old, SHEET: signed}})
         except KubeError as error:
             self._close(host, f"its sheet cannot be written: {error}")
 
@@ -272,7 +277,9 @@ class _PodWorkers:
         for host in self._hosts.values():
             mailbox = self._mailboxes.objects.get(f"{self._site.namespace}/{self._site.name_pod(host.index)}")
             data = (mailbox.data if mailbox else None) or {}
-            token = data.get(BEGAN, "")
+            began = data.get(BEGAN, "")
+            token = verify(host.key, BEGAN, began) if began != host.began else None
+            host.began = began
             if token and token != host.token:
                 if host.is_live:
                     self._close(host, "its worker died, and kubelet has started another")
@@ -284,10 +291,10 @@ class _PodWorkers:
                 self._hand_over(host, data)
 
     def _hand_over(self, host: _Host, data: Mapping[str, str]) -> None:
-        for key, text in data.items():
-            if key.startswith(ROUND_PREFIX) and host.read.get(key) != text:
-                host.read[key] = text
-                for message in _parse_lines(text):
+        for entry, value in data.items():
+            if entry.startswith(ROUND_PREFIX) and host.read.get(entry) != value:
+                host.read[entry] = value
+                for message in _parse_lines(verify(host.key, entry, value) or ""):
                     self.run.handle_message(host.node, message)
 
 
