@@ -197,7 +197,7 @@ def test_the_rdma_plugin_follows_ib_sriov_unless_that_isolates(isolation: str, e
     assert rules(nad(f'{{"cniVersion": "1.0.0", "name": "a", "plugins": {plugins}}}')) == expected
 
 
-def test_one_object_in_two_files_is_a_duplicate_and_no_overlap() -> None:
+def test_one_object_twice_is_a_duplicate_and_no_overlap() -> None:
     pool = spider_pool("subnet: 10.1.0.0/24, ips: [10.1.0.1-10.1.0.9]")
     assert rules(pool, pool) == ["duplicate-object"]
 
@@ -226,6 +226,58 @@ def test_a_gateway_of_its_own_matters_in_a_small_block(prefix: int, gateway: str
 def test_only_rdma_devices_need_to_pin_memory(resource: str, expected: list[str]) -> None:
     text = pod("", limits=f"{resource}: 1", annotations="").replace("add: [IPC_LOCK]", "add: []")
     assert rules(text) == expected
+
+
+def test_files_of_a_folder_may_be_alternatives() -> None:
+    queue = "apiVersion: kueue.x-k8s.io/v1beta1\nkind: ClusterQueue\nmetadata: {name: q}\nspec:\n  resourceGroups: "
+    covered, other = (f"{queue}[{{coveredResources: [{name}], flavors: []}}]\n" for name in ("nvidia.com/rail0", "cpu"))
+    job = pod("").replace("metadata: {", "metadata: {labels: {kueue.x-k8s.io/queue-name: q}, ")
+    assert "quota-not-covered" not in lint_files({"a/queue.yaml": covered, "b/queue.yaml": other, "a/pod.yaml": job})
+    assert "quota-not-covered" in lint_files({"b/queue.yaml": other, "a/pod.yaml": job})
+
+
+def test_the_queue_beside_a_job_is_its_queue() -> None:
+    cluster = (
+        "apiVersion: kueue.x-k8s.io/v1beta1\nkind: ClusterQueue\nmetadata: {{name: {}}}\nspec:\n  resourceGroups: "
+    )
+    large, small = (
+        f"{cluster.format(name)}[{{coveredResources: [{resource}], flavors: []}}]\n"
+        for name, resource in (("large", "nvidia.com/rail0"), ("small", "cpu"))
+    )
+    to_large, to_small = (
+        f"apiVersion: kueue.x-k8s.io/v1beta1\nkind: LocalQueue\nmetadata: {{name: q, namespace: {space}}}\n"
+        f"spec: {{clusterQueue: {name}}}\n"
+        for name, space in (("large", "team"), ("small", "default"))
+    )
+    job = pod("").replace("metadata: {", "metadata: {labels: {kueue.x-k8s.io/queue-name: q}, ")
+    files = {"a/large.yaml": large, "b/small.yaml": small, "a/queue.yaml": to_large, "b/queue.yaml": to_small}
+    assert "quota-not-covered" not in lint_files({**files, "a/pod.yaml": job})
+    assert "quota-not-covered" in lint_files({**files, "b/pod.yaml": job})
+    assert "quota-not-covered" not in lint_files({**files, "c/pod.yaml": job})
+
+
+def test_a_compute_domain_makes_the_template_that_its_pods_claim() -> None:
+    claim = "resourceClaims: [{name: c, resourceClaimTemplateName: channel}], "
+    text = pod("").replace("spec: {", "spec: {" + claim)
+    template = (
+        "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: nics}\n"
+        "spec: {spec: {devices: {requests: [{name: n, exactly: {deviceClassName: dra.net}}]}}}\n"
+    )
+    domain = (
+        "apiVersion: resource.nvidia.com/v1beta1\nkind: ComputeDomain\nmetadata: {name: d}\n"
+        "spec: {numNodes: 2, channel: {resourceClaimTemplate: {name: channel}}}\n"
+    )
+    assert "claim-template-not-found" in lint_files({"a/pod.yaml": text, "a/template.yaml": template})
+    assert "claim-template-not-found" not in lint_files({"a/pod.yaml": text, "b/template.yaml": template})
+    assert "claim-template-not-found" not in rules(text, template, domain)
+
+
+def test_a_configuration_with_expressions_is_a_template() -> None:
+    assert rules(nad('{"mtu": {{ .Mtu }}, {{ if .Vlan }}"vlan": 7{{ end }}}')) == ["template"]
+
+
+def test_an_empty_amount_is_one_mistake() -> None:
+    assert rules(pod("", limits="nvidia.com/rail0: ")) == ["resource-not-whole"]
 
 
 @pytest.mark.parametrize(("count", "expected"), [(1, ["rails-not-gpus"]), (2, []), (4, []), (5, []), (16, [])])
@@ -267,7 +319,7 @@ def test_folders_that_share_nothing_are_unrelated_examples() -> None:
     )
     assert used == ["network-not-found"]
     assert lint_files({"a/pool.yaml": pool, "b/pool.yaml": pool}) == []
-    assert lint_files({"a/pool.yaml": pool, "a/copy.yaml": pool}) == ["duplicate-object"]
+    assert lint_files({"a/pool.yaml": pool, "a/copy.yaml": pool}) == []
     larger = spider_pool("subnet: 10.1.0.0/16", "rail1")
     assert lint_files({"a/pool.yaml": pool, "b/pool.yaml": larger}) == []
     assert lint_files({"a/pool.yaml": pool, "a/other.yaml": larger}) == ["pools-overlap"]

@@ -135,6 +135,34 @@ def test_a_patch_of_a_workload_needs_no_required_fields(spec: str, expected: lis
     assert _rules(f"apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: a}}\nspec: {spec}\n") == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("apiVersion: kubeflow.org/v1\nkind: MPIJob\nmetadata: {name: a}\nspec: {}\n", ["no-schema"]),
+        ("apiVersion: kubeflow.org/v3\nkind: MPIJob\nmetadata: {name: a}\nspec: {}\n", ["unknown-kind"]),
+        ("apiVersion: v1\nkind: PatchTransformer\nmetadata: {name: a}\n", ["no-schema"]),
+        ("apiVersion: v1\nkind: Pot\nmetadata: {name: a}\n", ["unknown-kind"]),
+    ],
+)
+def test_versions_and_kinds_of_other_programs_are_no_mistake(text: str, expected: list[str]) -> None:
+    assert _rules(text) == expected
+
+
+def test_a_job_without_images_and_restart_policy_is_a_patch() -> None:
+    job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: {containers: [{name: a"
+    assert _rules(f"{job}, tty: true}}]}}}}}}\n") == []
+    assert _rules(f"{job}, tty: true}}], restartPolicy: Never}}}}}}\n") == ["image-missing"]
+
+
+def test_a_template_needs_no_required_fields() -> None:
+    text = "apiVersion: sriovnetwork.openshift.io/v1\nkind: SriovNetwork\nmetadata: {name: $name}\nspec: "
+    assert _rules(f"{text}{{vlan: 7}}\n") == ["partial-object"]
+    assert _rules(text.replace("name: $name", "namespace: a") + "{resourceName: a, vlan: '', trust: ''}\n") == [
+        "template"
+    ]
+    assert "missing-field" in _rules(text.replace("$name", "a") + "{vlan: 7}\n")
+
+
 def test_a_field_that_a_webhook_fills_in_is_not_missing() -> None:
     rules = "failurePolicy: {rules: [{action: FailJobSet}]}"
     assert _rules(f"{{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, spec: {{{rules}}}}}") == []

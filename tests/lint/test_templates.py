@@ -38,7 +38,19 @@ def test_a_bare_expression_is_no_duplicate_key() -> None:
     ]
 
 
-@pytest.mark.parametrize("value", ["${PRIORITY}", "$PRIORITY", "<priority>", "...", "'{{ .Values.priority }}'"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "${PRIORITY}",
+        "$PRIORITY",
+        "<priority>",
+        "...",
+        "'{{ .Values.priority }}'",
+        "__A_NUMBER__",
+        "PLACEHOLDER_OF_A_NUMBER",
+        "CHANGE_ME",
+    ],
+)
 def test_all_values_that_are_filled_in_later_are_one_note(value: str) -> None:
     head = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers: [{name: a, image: a}]\n"
     assert _lint(f"{head}  priority: {value}\n  activeDeadlineSeconds: {value}\n") == [("template", 6)]

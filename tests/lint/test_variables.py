@@ -104,4 +104,5 @@ def test_a_container_has_an_image_unless_another_object_gives_it(
 ) -> None:
     version, name = kind.split()
     text = f"apiVersion: {version}\nkind: {name}\nmetadata: {{name: a}}\nspec:\n  template:\n    spec:\n"
+    text += "      restartPolicy: Never\n"
     assert [rule for rule, _ in _lint(f"{text}      containers: [{container}]\n")] == expected

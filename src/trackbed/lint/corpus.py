@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from trackbed.lint.document import Document
+from trackbed.lint.kustomize import Builds, read_builds
 from trackbed.lint.networks import Network, iter_networks
 from trackbed.lint.offers import Offer, iter_offers
 from trackbed.lint.pods import PodTemplate, find_pod_templates
@@ -19,6 +20,7 @@ class Corpus:
     """Networks by (namespace, name)."""
     offers: tuple[Offer, ...]
     pods: tuple[PodTemplate, ...]
+    builds: Builds
     node_count: int | None = None
     """Number of nodes (--node-count); None if unknown."""
 
@@ -45,5 +47,6 @@ def index_documents(documents: list[Document], node_count: int | None = None) ->
         {(network.namespace, network.name): network for network in reversed(networks)},
         tuple(offer for doc in documents for offer in iter_offers(doc)),
         tuple(pod for doc in documents for pod in find_pod_templates(doc)),
+        read_builds(documents),
         node_count,
     )

@@ -1,12 +1,15 @@
 """Manifest files, in YAML or JSON, as documents. Each item of a List is a document."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from posixpath import basename
 
 from trackbed.fabric.model.problems import Place, SpecError
 from trackbed.fabric.model.source import YamlDocument, read_yaml
 from trackbed.fabric.typed_yaml import convert_document
 from trackbed.lint.document import Document, to_document
 from trackbed.lint.finding import Breach
+from trackbed.lint.kustomize import FILES, GROUP
 from trackbed.lint.templates import has_expressions, mask_expressions
 from trackbed.lint.tree import Tree, enumerate_mappings
 
@@ -64,6 +67,9 @@ def _parse_sources(sources: list[YamlDocument], text: str) -> tuple[list[Documen
 
 
 def _iter_objects(tree: Tree, breaches: list[Breach]) -> Iterator[Document]:
+    if isinstance(tree.value, dict) and basename(tree.source.file) in FILES and not tree.get("kind"):
+        yield replace(to_document(tree), kind="Kustomization", api_version=f"{GROUP}/v1beta1")
+        return
     if not isinstance(tree.value, dict) or not tree.get("kind") or not tree.get("apiVersion"):
         breaches.append(Breach("not-a-manifest", tree, (), "this has no apiVersion and kind, so it was not checked"))
         return

@@ -95,14 +95,19 @@ class PodTemplate(NamedTuple):
 
     def count_gpus(self) -> int:
         """Return the number of GPUs that a pod requests."""
-        amounts = [request.amount for request in self.resources if _GPU.fullmatch(request.name)]
+        amounts = [request.amount for request in self.resources if is_gpu_resource(request.name)]
         return sum(amount for amount in amounts if isinstance(amount, int))
+
+
+def is_gpu_resource(resource: str) -> bool:
+    """Return whether an extended resource is whole GPUs."""
+    return _GPU.fullmatch(resource) is not None
 
 
 def is_nic_resource(resource: str) -> bool:
     """Return whether a resource of this name is a NIC, of an SR-IOV, host device or shared RDMA plugin."""
     prefix, _, name = resource.partition("/")
-    return prefix in _NIC_PREFIXES and not _GPU.fullmatch(resource) and not _NOT_NIC.fullmatch(name)
+    return prefix in _NIC_PREFIXES and not is_gpu_resource(resource) and not _NOT_NIC.fullmatch(name)
 
 
 def find_pod_templates(doc: Document) -> list[PodTemplate]:

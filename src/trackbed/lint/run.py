@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 
 from trackbed.lint.catalogue import load_rules
 from trackbed.lint.corpus import Corpus
@@ -10,10 +11,12 @@ from trackbed.lint.ignore import apply_ignores
 from trackbed.lint.rules import CHECKS
 from trackbed.lint.schemas.check import check_schema
 from trackbed.lint.schemas.crds import Schemas
-from trackbed.lint.templates import is_filled_later
+from trackbed.lint.templates import is_empty, is_filled_later
 
 _NOTES = {"template", "no-schema", "partial-object", "not-a-manifest", "duplicate-key"}
 """Rules whose breaches hold whatever a template fills in."""
+_ABSENCES = {"missing-field", "image-missing"}
+"""Rules that find what is not there."""
 _ObjectStarts = dict[str, list[tuple[int, str]]]
 """First line and title of each object, by file."""
 
@@ -35,7 +38,8 @@ def lint(
         *(breach for breach in schema_breaches if _get_location_key(breach) not in covered),
     ]
     starts = _index_objects(corpus)
-    problems = dict.fromkeys(_to_problem(breach, starts) for breach in _note_templates(_drop_repeated_notes(breaches)))
+    finished = _note_unfinished(_drop_repeated_notes(breaches), corpus.builds.unfinished)
+    problems = dict.fromkeys(_to_problem(breach, starts) for breach in _note_templates(list(finished)))
     trees = [*(doc.tree for doc in corpus.documents), *(breach.tree for breach in breaches)]
     return apply_ignores(problems, {tree.source.file: tree.lines for tree in trees if tree.position is None})
 
@@ -51,6 +55,22 @@ def _drop_repeated_notes(breaches: list[Breach]) -> list[Breach]:
         if breach.rule == "no-schema":
             notes.add(key)
     return remaining
+
+
+def _note_unfinished(breaches: list[Breach], files: AbstractSet[str]) -> Iterator[Breach]:
+    """Yield the breaches; in files that Kustomize completes, those of what is absent become one note each."""
+    noted: set[str] = set()
+    for breach in breaches:
+        file = breach.tree.source.file
+        is_absent = breach.rule in _ABSENCES or (breach.rule not in _NOTES and is_empty(breach.tree.get(*breach.path)))
+        if file not in files or not is_absent:
+            yield breach
+        elif file not in noted:
+            noted.add(file)
+            message = (
+                "Kustomize completes this file, so what is absent was not checked; lint what `kustomize build` prints"
+            )
+            yield breach._replace(rule="partial-object", message=message, edit=None)
 
 
 def _note_templates(breaches: list[Breach]) -> Iterator[Breach]:

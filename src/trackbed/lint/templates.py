@@ -13,6 +13,9 @@ _EXPRESSION = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _LINE_OF_EXPRESSIONS = re.compile(r"^[ \t]*(?:(?:\{\{.*?\}\}|\{%.*?%\})[ \t]*)+$", re.MULTILINE)
 _VARIABLE = re.compile(r"\$\{[\w.:=/-]+\}|\$\(\w+\)|\$\w+")
 _PLACEHOLDER = re.compile(r"<[^<>]*>|\.{3,}|\u2026")
+_CAPITALS = re.compile(r"[A-Z0-9_]+")
+_REMINDERS = frozenset({"PLACEHOLDER", "CHANGEME", "CHANGE", "REPLACE", "TODO", "YOUR"})
+"""Words of texts such as REPLACE_ME or PLACEHOLDER_NUM_NODES."""
 
 
 def mask_expressions(text: str) -> str | None:
@@ -28,12 +31,35 @@ def has_expressions(text: str) -> bool:
 
 
 def is_filled_later(tree: Tree, path: Path) -> bool:
-    """Return whether the value at `path`, or its key, is the place of a value that is filled in later."""
-    return is_placeholder(tree.get(*path)) or any(is_placeholder(part) for part in path[-1:])
+    """Return whether the value at `path`, or its key, is the place of a value that is filled in later.
+
+    What is empty in a template is filled in too.
+    """
+    value = tree.get(*path)
+    if is_empty(value) and (is_template(tree) or _is_nameless(tree)):
+        return True
+    return is_placeholder(value) or any(is_placeholder(part) for part in path[-1:])
+
+
+def is_template(tree: Tree) -> bool:
+    """Return whether the name of an object is filled in later."""
+    name = tree.get("metadata", "name")
+    return name == "" or is_placeholder(name)
+
+
+def _is_nameless(tree: Tree) -> bool:
+    """Return whether an object has no name, so that no API server takes it as it is."""
+    metadata = tree.get("metadata")
+    return isinstance(metadata, dict) and not {"name", "generateName"} & metadata.keys()
+
+
+def is_empty(value: object) -> bool:
+    """Return whether a value is nothing, or a text, list or mapping without content."""
+    return value is None or value in ("", [], {})
 
 
 def is_placeholder(value: object) -> bool:
-    """Return whether a value is text with a variable, an expression or an ellipsis instead of a value.
+    """Return whether a value is text with a variable, an expression, an ellipsis or a word such as REPLACE_ME instead.
 
     Texts with blanks, such as shell scripts, are values.
     """
@@ -41,6 +67,9 @@ def is_placeholder(value: object) -> bool:
         return False
     text = value.strip()
     if _FILLER in text or _PLACEHOLDER.fullmatch(text):
+        return True
+    is_marked = text.startswith("__") and text.endswith("__")
+    if _CAPITALS.fullmatch(text) and (is_marked or not _REMINDERS.isdisjoint(text.split("_"))):
         return True
     bare = _EXPRESSION.sub("", text)
     return not re.search(r"\s", bare) and (bare != text or _VARIABLE.search(bare) is not None)

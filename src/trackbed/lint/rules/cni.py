@@ -8,6 +8,7 @@ from trackbed.lint.corpus import Corpus
 from trackbed.lint.document import NETWORKS, Document
 from trackbed.lint.finding import Breach, Edit
 from trackbed.lint.networks import SPIDER_BLOCKS, Network
+from trackbed.lint.templates import has_expressions
 from trackbed.lint.tree import Tree, dig, enumerate_mappings, enumerate_texts
 
 _VERSIONS = {"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
@@ -22,7 +23,12 @@ def check_json(corpus: Corpus) -> Iterator[Breach]:
     fields += [pod.annotation for pod in corpus.pods if pod.annotation and pod.annotation.commas]
     for field in fields:
         field_name = field.path[-1] if field.path[-1] == NETWORKS else ".".join(map(str, field.path))
-        if field.tree is None:
+        if field.tree is None and has_expressions(str(field.outer.get(*field.path))):
+            message = (
+                f"{field_name} has expressions that are filled in later, so it was not read; render the file first"
+            )
+            yield Breach("template", field.outer, field.path, message)
+        elif field.tree is None:
             yield Breach(
                 "invalid-json", field.outer, field.path, f"{field_name} is not JSON: {field.error}", place=field.place
             )

@@ -44,10 +44,10 @@ def check_scope(corpus: Corpus) -> Iterator[Breach]:
 
 
 def check_duplicates(corpus: Corpus) -> Iterator[Breach]:
-    """Find objects of one folder with the same kind, namespace and name."""
+    """Find objects of one file with the same kind, namespace and name; files may be alternatives."""
     first: dict[tuple[object, str], Document] = {}
     for doc in corpus.documents:
-        key = (doc.identity, doc.folder)
+        key = (doc.identity, doc.tree.source.file)
         if key in first:
             place = first[key].tree.find_place()
             message = f"{doc.title} is also at {place.file}:{place.line}; the object that is applied last wins"

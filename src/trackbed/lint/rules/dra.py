@@ -40,9 +40,11 @@ def _check_scheduler(pod: PodTemplate, number: int) -> Iterator[Breach]:
 
 
 def _check_template(corpus: Corpus, pod: PodTemplate, number: int, claim: dict[str, Any]) -> Iterator[Breach]:
-    """Find a template that is not in the pod's namespace, although the input has templates."""
+    """Find a template that is not in the pod's namespace, although its folder has templates."""
     name, templates = claim.get("resourceClaimTemplateName"), corpus.select_kinds("ResourceClaimTemplate")
-    if not isinstance(name, str) or not templates or name in _list_names(templates, pod.namespace):
+    is_beside = any(doc.folder == pod.doc.folder for doc in templates)
+    names = _list_names(templates, pod.namespace) | _list_made_templates(corpus, pod.namespace)
+    if not isinstance(name, str) or not is_beside or name in names:
         return
     places = sorted({doc.effective_namespace for doc in templates if doc.name == name})
     where = f"; namespace {', '.join(places)} has it" if places else ""
@@ -114,6 +116,15 @@ def check_device_classes(corpus: Corpus) -> Iterator[Breach]:
             if isinstance(name, str) and "." not in name and name not in names:
                 path = (*prefix, "devices", "requests", number, *inner, "deviceClassName")
                 yield Breach("device-class-not-found", doc.tree, path, f"there is no DeviceClass {name}")
+
+
+def _list_made_templates(corpus: Corpus, namespace: str) -> set[str]:
+    """Return the templates that NVIDIA's DRA driver makes for each ComputeDomain (resource.nvidia.com)."""
+    return {
+        doc.get_text("spec", "channel", "resourceClaimTemplate", "name")
+        for doc in corpus.select_kinds("ComputeDomain")
+        if doc.effective_namespace == namespace
+    }
 
 
 def _list_names(documents: tuple[Document, ...], namespace: str) -> set[str]:

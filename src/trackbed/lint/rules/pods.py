@@ -136,6 +136,10 @@ def check_extended_resources(corpus: Corpus) -> Iterator[Breach]:
         for request in pod.resources:
             path: Path = (*request.container, "resources")
             limit, requested = (pod.doc.get(*path, part, request.name) for part in ("limits", "requests"))
+            if request.amount is None:
+                message = f"{request.name} is empty; it must be a whole number"
+                yield Breach("resource-not-whole", pod.doc.tree, request.path, message, key=True)
+                continue
             if limit is None or (requested is not None and str(requested) != str(limit)):
                 message = f"{request.name} has " + (
                     "a request and no limit" if limit is None else f"request {requested} and limit {limit}"

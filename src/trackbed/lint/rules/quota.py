@@ -1,4 +1,4 @@
-"""Rules for Kueue's quotas for the NICs of queued jobs."""
+"""Rules for Kueue's quotas for the NICs and GPUs of queued jobs."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from trackbed.fabric.typed_yaml import parse_values
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.document import Document
 from trackbed.lint.finding import Breach
-from trackbed.lint.pods import PodTemplate
+from trackbed.lint.pods import PodTemplate, is_gpu_resource, is_nic_resource
 from trackbed.lint.tree import dig, enumerate_mappings, enumerate_texts
 
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -16,23 +16,37 @@ _CONFIGURATION_GROUP = "config.kueue.x-k8s.io"
 
 
 def check_quota(corpus: Corpus) -> Iterator[Breach]:
-    """Find extended resources of queued jobs that no quota covers."""
+    """Find NICs and GPUs of queued jobs that no quota covers."""
     for pod in corpus.pods:
         queue = pod.doc.get("metadata", "labels", QUEUE)
-        cluster = _find_cluster_queue(corpus, pod, queue) if isinstance(queue, str) else None
-        known = _list_covered_resources(cluster) if cluster else set()
-        for request in pod.resources if cluster and known else ():
+        names = _find_cluster_queues(corpus, pod, queue) if isinstance(queue, str) else set()
+        queues = [doc for doc in corpus.select_kinds("ClusterQueue") if doc.name in names]
+        known = {name for doc in queues for name in _list_covered_resources(doc)}  # files may be alternatives
+        devices = [
+            request for request in pod.resources if is_nic_resource(request.name) or is_gpu_resource(request.name)
+        ]
+        for request in devices if known else ():
             if request.name not in known and not _is_transformed(corpus, request.name):
-                message = f"ClusterQueue {cluster.name if cluster else ''} has no quota for {request.name}"
+                message = f"ClusterQueue {', '.join(sorted(names))} has no quota for {request.name}"
                 yield Breach("quota-not-covered", pod.doc.tree, request.path, message, key=True)
 
 
-def _find_cluster_queue(corpus: Corpus, pod: PodTemplate, queue_name: str) -> Document | None:
-    clusters = {doc.name: doc for doc in corpus.select_kinds("ClusterQueue")}
-    for local in corpus.select_kinds("LocalQueue"):
-        if local.name == queue_name and local.effective_namespace == pod.namespace:
-            return clusters.get(local.get_text("spec", "clusterQueue"))
-    return next(iter(clusters.values())) if len(clusters) == 1 and not corpus.select_kinds("LocalQueue") else None
+def _find_cluster_queues(corpus: Corpus, pod: PodTemplate, queue_name: str) -> set[str]:
+    """Return the ClusterQueues of a job's LocalQueue, or the only one there is.
+
+    Where several LocalQueues have the name, those of the job's folder count, or all. A job without a namespace may be
+    applied in any.
+    """
+    named = [
+        doc
+        for doc in corpus.select_kinds("LocalQueue")
+        if doc.name == queue_name and (not pod.doc.namespace or doc.effective_namespace == pod.namespace)
+    ]
+    beside = [doc for doc in named if doc.folder == pod.doc.folder]
+    clusters = {doc.name for doc in corpus.select_kinds("ClusterQueue")}
+    if not corpus.select_kinds("LocalQueue"):
+        return clusters if len(clusters) == 1 else set()
+    return {doc.get_text("spec", "clusterQueue") for doc in beside or named}
 
 
 def _is_transformed(corpus: Corpus, resource: str) -> bool:

@@ -85,8 +85,14 @@ def check_shared_ports(corpus: Corpus) -> Iterator[Breach]:
     for ports in by_name.values():
         for number, later in enumerate(ports):
             policies = [port for port in ports[:number] if port.doc is not later.doc and not _are_copies(port, later)]
-            earlier = (port for port in policies if not _have_disjoint_selectors(port.doc, later.doc))
+            earlier = (port for port in policies if not _are_apart(corpus, port.doc, later.doc))
             yield from next(filter(None, (list(_check_port_conflicts(port, later)) for port in earlier)), [])
+
+
+def _are_apart(corpus: Corpus, doc: Document, other: Document) -> bool:
+    """Return whether two policies are for different nodes, or are never applied together."""
+    files = (doc.tree.source.file, other.tree.source.file)
+    return _have_disjoint_selectors(doc, other) or corpus.builds.are_apart(*files)
 
 
 def _are_copies(port: _PortSelection, other: _PortSelection) -> bool:

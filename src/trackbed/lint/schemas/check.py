@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from trackbed.fabric.model.problems import Path
+from trackbed.lint import kustomize
 from trackbed.lint.document import Document
 from trackbed.lint.finding import Breach
 from trackbed.lint.schemas.convert import Schema
@@ -18,7 +19,16 @@ from trackbed.lint.schemas.webhooks import is_set_by_webhook
 from trackbed.lint.tree import Tree
 
 _VARIABLE = re.compile(r"\$\{?\w+\}?|\{\{.*\}\}")
-_CHECKED_BY_RULES = {("trackbed.dev", "Fabric"), ("trackbed.dev", "FabricLock")}
+_READ_BY_LINT = {
+    ("trackbed.dev", "Fabric"),
+    ("trackbed.dev", "FabricLock"),
+    *((kustomize.GROUP, kind) for kind in kustomize.KINDS),
+}
+"""Objects that are read here, and that no API server has."""
+_OTHER_VERSIONS = {("kubeflow.org", "MPIJob", "v1")}
+"""Versions that another program serves than the one whose CRD is known: here Kubeflow's Training Operator."""
+_KUSTOMIZE_PLUGINS = ("Transformer", "Generator")
+"""Ends of the kinds that Kustomize reads itself, such as PatchTransformer; Kubernetes has none of these."""
 _SYNONYMS = {"to": "dst", "destination": "dst", "via": "gw", "gateway": "gw", "nextHop": "gw"}
 """Fields by their names in other formats (netplan, NetworkManager), which are too different for a suggestion."""
 _MAX_CANDIDATES = 300
@@ -30,16 +40,16 @@ _MAX_BREACHES = 100
 
 def check_schema(doc: Document, schemas: Schemas) -> Iterator[Breach]:
     """Yield the breaches for which an API server would refuse the document."""
-    if (doc.group, doc.kind) in _CHECKED_BY_RULES:
+    if (doc.group, doc.kind) in _READ_BY_LINT:
         return
     versions = schemas.find_versions(doc.group, doc.kind)
     version = doc.api_version.rpartition("/")[2]
     if version in versions:
         yield from _iter_schema_breaches(doc, versions[version])
-    elif versions:
+    elif versions and (doc.group, doc.kind, version) not in _OTHER_VERSIONS:
         known = " or ".join("/".join(filter(None, (doc.group, name))) for name in versions)
         yield Breach("unknown-kind", doc.tree, ("apiVersion",), f"{doc.kind} has no version {version!r}; write {known}")
-    elif is_built_in(doc.group):
+    elif is_built_in(doc.group) and not doc.kind.endswith(_KUSTOMIZE_PLUGINS):
         hint = suggest_name(doc.kind, schemas.list_kinds(doc.group))
         message = f"{doc.group or 'v1'} has no kind {doc.kind!r}{hint}"
         yield Breach("unknown-kind", doc.tree, ("kind",), message)
@@ -60,7 +70,7 @@ def _iter_schema_breaches(doc: Document, kind_version: KindVersion) -> Iterator[
         is_partial(doc, ((path, _get_subschema(kind_version.schema, path)) for path in lacking)) if lacking else False
     )
     if is_patch:
-        message = "this looks like a patch of an object, so its required fields were not checked"
+        message = "this looks like a patch or a template, so its required fields were not checked"
         yield Breach("partial-object", doc.tree, ("kind",), message)
     mistyped = {tuple(error.instance_path) for error in errors if _get_name(error) == "Type"}
     for error in errors:
@@ -105,10 +115,11 @@ def _to_breaches(tree: Tree, path: Path, error_kind: Any, message: str, schema: 
 
 def _suggest_field(tree: Tree, path: Path, unknown_field: str, schema: Schema) -> str:
     """Return a hint for an unknown field: the level at which it belongs, or a field of a similar name."""
-    top: Path = path[:1]
+    starts = dict.fromkeys((path[:1], path))  # below maps of any keys, the field's own level alone is reached
     places = [
         place
-        for place in _iter_field_paths(_get_subschema(schema, top), top, unknown_field)
+        for start in starts
+        for place in _iter_field_paths(_get_subschema(schema, start), start, unknown_field)
         if _drop_indices(place) != _drop_indices((*path, unknown_field))
     ]
     nested = [place for place in places if _is_either_prefix(place[:-1], path)]

@@ -1,4 +1,4 @@
-"""Partial objects: patches of Kustomize, which name an object and hold only the fields that they change."""
+"""Partial objects: patches of Kustomize, which hold only the fields that they change, and templates without values."""
 
 from collections.abc import Iterable
 
@@ -6,21 +6,30 @@ from trackbed.fabric.model.problems import Path
 from trackbed.lint.document import Document
 from trackbed.lint.schemas.convert import Schema
 from trackbed.lint.schemas.shipped import is_built_in
+from trackbed.lint.templates import is_template
 from trackbed.lint.tree import enumerate_mappings
 
+_LACKED_BY_PATCHES: dict[str, Path] = {
+    **dict.fromkeys(("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"), ("spec", "selector")),
+    "Job": ("spec", "template", "spec", "restartPolicy"),
+}
+"""By kind, a field that an API server refuses an object without, and that no patch needs."""
 _MERGE_KEY = "name"
 _SEVERAL = 2
 
 
 def is_partial(doc: Document, missing: Iterable[tuple[Path, Schema]]) -> bool:
-    """Return whether an object of Kubernetes that lacks required fields is a patch.
+    """Return whether an object that lacks required fields is a template, or an object of Kubernetes and a patch.
 
-    `missing` holds each mapping that lacks fields with its schema. A patch has none of several required fields, or a
-    selector and no image in its pod template.
+    `missing` holds each mapping that lacks fields with its schema. The name of a template is filled in later. A patch
+    has none of several required fields, or neither an image in its pod template nor another field that it needs.
     """
+    if is_template(doc.tree):
+        return True
     if not is_built_in(doc.group):
         return False
-    if doc.group == "apps" and doc.get("spec", "selector") is None and not _has_image(doc):
+    path = _LACKED_BY_PATCHES.get(doc.kind)
+    if path and doc.get(*path) is None and not _has_image(doc):
         return True
     return any(_has_none(doc.get_mapping(*path), schema) for path, schema in missing)
 
@@ -32,4 +41,4 @@ def _has_none(mapping: dict[str, object], schema: Schema) -> bool:
 
 def _has_image(doc: Document) -> bool:
     containers = enumerate_mappings(doc.get("spec", "template", "spec", "containers"))
-    return any(container.get("image") for _, container in containers)
+    return any("image" in container for _, container in containers)

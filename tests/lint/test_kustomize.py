@@ -1,0 +1,88 @@
+"""Files that Kustomize completes are not blamed for what they lack, and alternatives not for each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from trackbed.lint.corpus import index_documents
+from trackbed.lint.manifests import parse_manifests
+from trackbed.lint.run import lint
+from trackbed.lint.schemas.crds import index_crds
+
+POLICY = """\
+apiVersion: sriovnetwork.openshift.io/v1
+kind: SriovNetworkNodePolicy
+metadata: {{name: {}, namespace: sriov-network-operator}}
+spec: {{resourceName: {}, numVfs: 4, nodeSelector: {}, nicSelector: {{pfNames: [ens1f0], vendor: "15b3"}}}}
+"""
+PATCH = """\
+apiVersion: sriovnetwork.openshift.io/v1
+kind: SriovNetworkNodePolicy
+metadata: {name: a, namespace: sriov-network-operator}
+spec: {nodeSelector: {rails: "8"}, priority: high}
+"""
+
+
+def kustomization(**fields: list[str]) -> str:
+    lines = "".join(f"{name}: [{', '.join(values)}]\n" for name, values in fields.items())
+    return f"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n{lines}"
+
+
+def list_rules(files: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the file and rule of each problem."""
+    parsed = [parse_manifests(text.encode(), file) for file, text in files.items()]
+    problems = lint(index_documents([doc for docs, _ in parsed for doc in docs]), index_crds([]))
+    return [(problem.file, problem.rule) for problem in problems]
+
+
+FIELDS = [
+    pytest.param({"resources": ["../base"], "patchesStrategicMerge": ["p.yaml"]}, id="merge"),
+    pytest.param({"bases": ["../base/"], "patches": ["{path: p.yaml}"]}, id="patches of earlier versions"),
+    pytest.param({"resources": ["./../base"], "patchesJson6902": ["{path: ./p.yaml}"]}, id="with a dot"),
+]
+
+
+def test_a_kustomization_need_not_say_that_it_is_one() -> None:
+    files = {
+        "base/a.yaml": POLICY.format("a", "rail0", "~"),
+        "base/kustomization.yml": "resources: [a.yaml]\n",
+        "site/kustomization.yaml": "resources: [../base]\n",
+    }
+    assert list_rules(files) == [("base/a.yaml", "partial-object")]
+
+
+@pytest.mark.parametrize("fields", FIELDS)
+def test_what_a_patch_and_its_base_lack_is_one_note_each_and_what_is_wrong_is_told(
+    fields: dict[str, list[str]],
+) -> None:
+    files = {
+        "base/a.yaml": POLICY.format("a", "rail0", "~"),
+        "base/kustomization.yaml": kustomization(resources=["a.yaml"]),
+        "site/kustomization.yaml": kustomization(**fields),
+        "site/p.yaml": PATCH,
+    }
+    assert list_rules(files) == [
+        ("base/a.yaml", "partial-object"),
+        ("site/p.yaml", "partial-object"),
+        ("site/p.yaml", "wrong-type"),
+    ]
+
+
+def test_a_file_that_no_overlay_completes_has_to_be_whole() -> None:
+    files = {"a/a.yaml": POLICY.format("a", "rail0", "~"), "a/kustomization.yaml": kustomization(resources=["a.yaml"])}
+    assert list_rules(files) == [("a/a.yaml", "wrong-type")]
+
+
+def test_folders_that_are_never_built_together_are_alternatives() -> None:
+    bases = {f"{name}/p.yaml": POLICY.format(name, name, "{rails: '8'}") for name in ("small", "large")}
+    lists = {f"{name}/kustomization.yaml": kustomization(resources=["p.yaml"]) for name in ("small", "large")}
+    sites = {f"{name}-site/kustomization.yaml": kustomization(resources=[f"../{name}"]) for name in ("small", "large")}
+    both = {"both/kustomization.yaml": kustomization(resources=["../small", "../large"])}
+    assert list_rules({**bases, **lists, **sites}) == []
+    assert "vf-ranges-overlap" in {rule for _, rule in list_rules({**bases, **lists, **sites, **both})}
+    assert "vf-ranges-overlap" in {rule for _, rule in list_rules(bases)}
+
+
+def test_folders_that_name_each_other_end() -> None:
+    circle = {f"{name}/kustomization.yaml": kustomization(resources=[f"../{other}"]) for name, other in ("ab", "ba")}
+    assert list_rules(circle) == []
