@@ -20,6 +20,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tests.prove.nccl.logs import build_ranks, build_result
 from trackbed.cli.main import cli, main
 
 TREE = Path(__file__).with_name("command_tree.txt")
@@ -32,6 +33,7 @@ FILES = {
     "captured/trackbed-capture.json": '{"outputs": [], "format": "trackbed-capture/1"}',
     "captured/proc/sys/kernel/hostname": "worker-gpu-0\n",
     "captured/proc/cmdline": "quiet\n",
+    "all-reduce.log": "\n".join([*build_ranks(), build_result(0.01, wrong="3")]),
     "leaf-u0-r0.nv": "nv set system hostname leaf-u0-r0\n",
     "inventory.json": json.dumps(
         {
@@ -142,6 +144,7 @@ init inventory.json
 init job.yaml
 job diff job.yaml -f {FABRIC} --stack network-operator-hostdevice
 job diff -f {FABRIC} --stack network-operator-hostdevice
+job judge all-reduce.log -f {FABRIC}
 job diff --pod train/train-0 -f {FABRIC} --stack network-operator-hostdevice --kubeconfig missing.yaml
 job new job -f {FABRIC} --stack network-operator-hostdevice
 job new job -f {FABRIC} --stack network-operator-hostdevice --image train:1

@@ -16,6 +16,7 @@ from trackbed_lab.run_result import Phase, RunResult
 from trackbed_lab.soak.run import SoakResult
 
 from tests.cli.json_page import SECTIONS, check_document, read_keys
+from tests.prove.nccl.logs import build_ranks, build_result
 from trackbed.cli.main import cli
 
 FABRIC = (
@@ -33,6 +34,7 @@ FILES = {
         "apiVersion: v1\nkind: Pod\nmetadata: {name: train}\nspec:\n  containers:\n"
         "    - {name: train, image: a.example/b, resources: {limits: {nvidia.com/gpu: 8}}}\n"
     ),
+    "all-reduce.log": "\n".join([*build_ranks(), build_result(0.01)]),
     "leaf.nv": "nv set system hostname leaf-u0-r0\n",
 }
 ELSEWHERE = {

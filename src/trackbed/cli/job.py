@@ -10,6 +10,7 @@ import click
 from trackbed.cli.completion import complete_file
 from trackbed.cli.files import replace_file
 from trackbed.cli.groups import CommandGroup
+from trackbed.cli.job_judge import judge
 from trackbed.cli.old_forms import refuse_option
 from trackbed.cli.options import (
     check_job_name,
@@ -43,7 +44,7 @@ _NAME = "all-reduce"
 
 @click.group("job", cls=CommandGroup)
 def command() -> None:
-    """Add rails to a job, write a job with rails, or compare a job with the plan.
+    """Add rails to a job, write a job with rails, compare a job with the plan, or judge what it measured.
 
     \b
     Examples:
@@ -51,6 +52,9 @@ def command() -> None:
       trackbed job diff train.yaml -f fabric.yaml
       trackbed job new pytorchjob -f fabric.yaml
     """
+
+
+command.add_command(judge)
 
 
 _stack_option = click.option(
@@ -149,6 +153,7 @@ class _HelpWithKinds(click.Command):
 @click.option("--queue", help="Queue it waits in: Kueue's LocalQueue, or Volcano's Queue.")
 @click.option("--topology", multiple=True, metavar="LABEL", help="Node label that Kueue keeps pods together by.")
 @click.option("--namespace", help="Namespace of the job. Default: the Fabric's; proof: trackbed-proof.")
+@click.option("--by-rail", is_flag=True, help="Measure each rail by itself, all at once (mpijob); see `job judge`.")
 def new(
     kind: str,
     fabric_file: str,
@@ -164,6 +169,7 @@ def new(
     queue: str | None,
     topology: tuple[str, ...],
     namespace: str | None,
+    by_rail: bool,
 ) -> None:
     """Write a job of a KIND that measures an all-reduce over all rails; `kueue` writes a queue for such jobs.
 
@@ -200,6 +206,7 @@ def new(
     name = name or _NAME
     plan, requirements = _load_requirements(stack_name, fabric_file, rails)
     _check_arguments(plan, kind, name, namespace, image, nodes)
+        others["--by-rail"] = by_rail
     requirements = _add_nccl_options(requirements, nccl)
     params = kinds.build_job_parameters(plan, requirements, name, image or "", nodes or _choose_node_count(kind, plan))
     params = _set_compute(params, cpu, memory, hugepages)
@@ -208,6 +215,7 @@ def new(
     if kind == "kueue":
         objects = build_queue_objects(plan, requirements, name, params.gpus_per_node, topology)
         if requirements.access.claims:
+    params = _split_by_rail(params, kind, plan, rails) if by_rail else params
             click.echo("Kueue counts claims only if its configuration has deviceClassMappings for them", err=True)
     else:
         level = next(iter(topology), None)
@@ -346,6 +354,19 @@ def _load_requirements(
 ) -> tuple[Plan, PodRequirements]:
     """Return the plan of the nodes that have the rails, and the requirements of pods with them."""
     from trackbed.cluster.jobs.rail_choice import choose_rails, describe_other_nodes, keep_nodes
+def _split_by_rail(params: JobParameters, kind: str, plan: Plan, rails: str | None) -> JobParameters:
+    import msgspec
+
+    from trackbed.cluster.jobs.rail_choice import choose_rails
+
+    if kind != "mpijob":
+        refuse("--by-rail is for mpijob: nccl-tests alone can split its ranks")
+    count, gpus = len(choose_rails(plan, rails)), params.gpus_per_node
+    if gpus != count:
+        refuse(f"--by-rail needs one GPU for each rail: a node has {gpus} GPUs, and the job {count} rails")
+    return msgspec.structs.replace(params, by_rail=True)
+
+
     from trackbed.cluster.jobs.requirements import build_requirements
 
     if file == fabric_file == "-":

@@ -60,6 +60,19 @@ if __name__ == "__main__":
 ALL_REDUCE_PERF = ("all_reduce_perf", "-b", "8M", "-e", "8G", "-f", "2")
 """Command of nccl-tests for sizes from 8 MiB to 8 GiB, doubling; the caller adds `-g GPUS`."""
 
+ALL_REDUCE_BY_RAIL = (
+    "sh",
+    "-c",
+    f"""cd "$(mktemp -d)" && {" ".join(ALL_REDUCE_PERF)} -g 1 -I 1 -J report.json; status=$?
+[ "$OMPI_COMM_WORLD_RANK" != 0 ] || sed 's/"env":\\[.*\\],"nccl_version"/"nccl_version"/' report.json
+exit $status
+""",
+)
+"""The same with the times of each process, for ranks that are split by rail (nccl-tests with `-I`: July 2026 or later).
+
+Rank 0 prints the report, without the environment that nccl-tests writes into it.
+"""
+
 
 def build_torchrun_command(*options: str, keep_running: bool = False) -> list[str]:
     """Return the torchrun command that runs the all-reduce on one node.

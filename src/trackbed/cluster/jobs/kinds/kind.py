@@ -74,6 +74,8 @@ class JobParameters(msgspec.Struct, frozen=True):
     host_network: bool = False
     huge_pages: bool = False
     """Whether the stack needs huge pages; the pods then also request memory."""
+    by_rail: bool = False
+    """Whether each rail is measured by itself, all at once."""
     compute: tuple[tuple[str, str], ...] = ()
     """CPU, memory and huge pages of a pod with GPUs: resource -> quantity, both request and limit.
 

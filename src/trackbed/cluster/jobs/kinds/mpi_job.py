@@ -19,7 +19,7 @@ from trackbed.cluster.jobs.kinds.kind import (
 )
 from trackbed.cluster.jobs.kinds.pytorch_job import iter_role_templates
 from trackbed.cluster.jobs.note import Note
-from trackbed.cluster.jobs.program import ALL_REDUCE_PERF
+from trackbed.cluster.jobs.program import ALL_REDUCE_BY_RAIL, ALL_REDUCE_PERF
 from trackbed.cluster.jobs.requirements import PodRequirements
 from trackbed.cluster.jobs.template import List, Mapping, read_list, read_mapping, read_mappings
 from trackbed.cluster.stacks.objects import Manifest, build_manifest
@@ -125,6 +125,7 @@ def _build_job(params: JobParameters) -> list[Manifest]:
 def _build_mpirun_command(params: JobParameters) -> list[str]:
     """Return an mpirun command. MPI itself uses TCP over the primary network; only NCCL uses the rails."""
     option = ("plm_rsh_args", f"-p {_SSH_PORT}") if params.host_network else ("btl_tcp_if_include", "eth0")
+    split = ("-x", f"NCCL_TESTS_SPLIT=MOD {params.gpus_per_node}") if params.by_rail else ()
     return [
         "mpirun",
         "--allow-run-as-root",
@@ -133,8 +134,8 @@ def _build_mpirun_command(params: JobParameters) -> list[str]:
         *("--mca", "pml", "ob1"),
         *("--mca", "btl", "self,tcp"),
         *("--mca", *option),
-        *ALL_REDUCE_PERF,
-        *("-g", "1"),
+        *split,
+        *(ALL_REDUCE_BY_RAIL if params.by_rail else (*ALL_REDUCE_PERF, "-g", "1")),
     ]
 
 

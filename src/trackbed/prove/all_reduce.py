@@ -1,0 +1,164 @@
+"""Whether an all-reduce reached what its rails allow, over which ports, and which rail was slow; from its log.
+
+The bus bandwidth of n ranks is 2 (n - 1) / n times bytes over time (nccl-tests, doc/PERFORMANCE.md): the load of each
+NIC in a ring, whatever n. Verdicts are those of `findings.judge`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import Final, NamedTuple
+
+from trackbed.fabric.host_ranges import fold_hosts
+from trackbed.fabric.plan.plan import Plan
+from trackbed.prove.findings import MOST_FRACTION, Measurement, ProofVerdict, judge
+from trackbed.prove.nccl_log import AllReduce, NcclLog
+
+_LEAST_OF_CLASS: Final = 3
+"""Rails from which they have a median."""
+_LINKS: Final = {"ethernet": "RoCE", "infiniband": "IB"}
+_RING: Final = (
+    "NCCL's trees load the NICs with less than this counts, between two nodes above all: measure with NCCL_ALGO=Ring"
+)
+
+
+class AllReduceFinding(NamedTuple):
+    """A verdict on a part of an all-reduce."""
+
+    verdict: ProofVerdict
+    subject: str
+    """What is judged: all rails, a rail, or a host."""
+    reason: str
+    gbps: float | None = None
+    """Bus bandwidth in Gb/s; None where none is judged."""
+
+
+def judge_all_reduce(plan: Plan, log: NcclLog) -> list[AllReduceFinding]:
+    """Return the findings on a log, whose nodes have the rails of the plan; empty if it has no result."""
+    if not log.results or not log.ranks:
+        return []
+    of_hosts = [*_judge_ports(plan, log), *_judge_channels(log)]
+    return [*_judge_bandwidth(plan, log), *_judge_sums(log), *_fold_hosts(of_hosts)]
+
+
+def _judge_bandwidth(plan: Plan, log: NcclLog) -> Iterator[AllReduceFinding]:
+    """Judge the bandwidth of the largest size: of each rail where each has a group of ranks, or else of all."""
+    largest, rails = log.results[-1], _name_groups(plan, log)
+    hosts = Counter(rank.host for rank in log.ranks)
+    if len(hosts) == 1:
+        reason = f"all ranks were on {next(iter(hosts))}: nothing is said of the rails; take two nodes or more"
+        yield AllReduceFinding("unknown", "all rails", reason)
+    elif len(rails) > 1 and largest.group_seconds:
+        yield from _judge_rails(plan, log, rails, largest)
+    else:
+        ranks = len(log.ranks) // len(rails)
+        width = 1 if len(rails) > 1 else min(len(plan.common.rails), max(hosts.values()))
+        subject = "each rail, on average" if len(rails) > 1 else "all rails" if width > 1 else "one rail"
+        gbps = _compute_bandwidth(largest.size, largest.seconds, ranks)
+        yield _judge_value(subject, gbps, _compute_rate(plan, width), largest.size)
+
+
+def _judge_rails(plan: Plan, log: NcclLog, rails: Mapping[int, str], largest: AllReduce) -> Iterator[AllReduceFinding]:
+    members = Counter(rank.group for rank in log.ranks)
+    values = {
+        group: _compute_bandwidth(largest.size, seconds, members[group])
+        for group, seconds in largest.group_seconds.items()
+        if members[group] > 1
+    }
+    rate = _compute_rate(plan, 1)
+    usual = median(values.values()) / rate if rate and len(values) >= _LEAST_OF_CLASS else None
+    for group, name in rails.items():
+        if group in values:
+            yield _judge_value(name, values[group], rate, largest.size, usual)
+        else:
+            yield AllReduceFinding("not-tested", name, "the log has no times of it")
+
+
+def _name_groups(plan: Plan, log: NcclLog) -> Mapping[int, str]:
+    """Return what the groups of ranks reduce over: the rail of the GPU that all its ranks have, if the plan has one."""
+    gpus: dict[int, set[int]] = defaultdict(set)
+    for rank in log.ranks:
+        gpus[rank.group].add(rank.gpu)
+    rails = {gpu: port.rail for node in plan.nodes[:1] for port in node.ports for gpu in port.gpus[:1]}
+    names = {}
+    for group, numbers in sorted(gpus.items()):
+        rail = rails.get(next(iter(numbers))) if len(numbers) == 1 else None
+        names[group] = f"group {group}" if rail is None else f"rail {rail}"
+    return names
+
+
+def _compute_bandwidth(size: int, seconds: float, ranks: int) -> float:
+    """Return the bus bandwidth in Gb/s."""
+    return 2 * (ranks - 1) / ranks * size * 8 / seconds / 1e9
+
+
+def _compute_rate(plan: Plan, ports: int) -> float | None:
+    """Return the rate of some ports in Gb/s, if the Fabric states it."""
+    return ports * plan.rate_gbps if plan.rate_gbps else None
+
+
+def _judge_value(
+    subject: str, gbps: float, rate: float | None, size: int, usual: float | None = None
+) -> AllReduceFinding:
+    finding = judge(Measurement(gbps, rate), usual)
+    reason = finding.reason
+    value = f"{gbps:,.0f} Gb/s (busbw {gbps / 8:.4g} GB/s)"
+    if rate is None:
+        reason = f"{value}, and the Fabric states no rate to compare with: add spec.rate"
+    elif gbps > MOST_FRACTION * rate:
+        reason = f"{value} is more than the ports' {rate:,g} Gb/s. {_RING}"
+    else:
+        reason = f"{value} with {size:,} bytes: {reason}"
+    return AllReduceFinding(finding.verdict, subject, reason, gbps)
+
+
+def _judge_sums(log: NcclLog) -> Iterator[AllReduceFinding]:
+    for result in log.results:
+        if result.wrong:
+            reason = f"{result.wrong:g} elements of {result.size:,} bytes were wrong: data is changed on its way"
+            yield AllReduceFinding("fail", "sums", f"{reason}; measure each rail by itself (--by-rail)")
+            return
+
+
+def _judge_ports(plan: Plan, log: NcclLog) -> Iterator[AllReduceFinding]:
+    """Judge the ports that NCCL uses on each host, where it says them."""
+    count, link = len(plan.common.rails), _LINKS.get(plan.common.link_type, "")
+    for host, ports in sorted(log.ports.items()):
+        listed = ", ".join(ports)
+        others = [port for port in ports if link and port.rpartition("/")[2] != link]
+        if len(ports) < count:
+            reason = (
+                f"NCCL uses {len(ports)} of {count} ports: {listed}; compare with NCCL_IB_HCA and the pod's devices"
+            )
+            yield AllReduceFinding("fail", host, reason)
+        elif others:
+            yield AllReduceFinding("fail", host, f"NCCL uses {', '.join(others)}, and the rails are {link}")
+        elif len(ports) > count:
+            reason = (
+                f"NCCL uses {len(ports)} ports, and {count} are rails: {listed}; set NCCL_IB_HCA to the rails' alone"
+            )
+            yield AllReduceFinding("warn", host, reason)
+
+
+def _judge_channels(log: NcclLog) -> Iterator[AllReduceFinding]:
+    """Judge over what the channels between hosts go, where NCCL says it."""
+    for kind, count in sorted(log.channels.items()):
+        if kind.network == "Socket":
+            reason = (
+                f"{count} channels go over TCP: NCCL has no RDMA device; its warnings, and `trackbed doctor`, say why"
+            )
+            yield AllReduceFinding("fail", kind.host, reason)
+        elif kind.network.startswith("IB") and not kind.is_direct:
+            reason = f"{count} channels go through host memory: neither DMA-BUF nor peer memory serves these GPUs"
+            yield AllReduceFinding("warn", kind.host, f"{reason}, or they are too far from their NICs")
+
+
+def _fold_hosts(findings: Sequence[AllReduceFinding]) -> Iterator[AllReduceFinding]:
+    """Yield one finding for all hosts with the same verdict and reason."""
+    hosts: dict[tuple[ProofVerdict, str], list[str]] = defaultdict(list)
+    for finding in findings:
+        hosts[finding.verdict, finding.reason].append(finding.subject)
+    for (verdict, reason), names in hosts.items():
+        yield AllReduceFinding(verdict, fold_hosts(names), reason)

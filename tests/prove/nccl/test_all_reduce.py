@@ -1,0 +1,125 @@
+"""An all-reduce is judged by what its rails allow; which rail is slow, and whether NCCL used them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.prove.nccl.logs import (
+    HOSTS,
+    RAILS,
+    SIZE,
+    build_channel,
+    build_ports,
+    build_ranks,
+    build_report,
+    build_result,
+    compute_seconds,
+)
+from trackbed.fabric.model.fabric import Fabric
+from trackbed.fabric.plan.compute import compute_plan
+from trackbed.fabric.plan.plan import Plan
+from trackbed.prove.all_reduce import AllReduceFinding, judge_all_reduce
+from trackbed.prove.nccl_log import read_nccl_log
+
+RATE = 400
+PORTS = [f"mlx5_{rail}:1/RoCE" for rail in range(RAILS)]
+
+
+def build_plan(rate: int | None = RATE) -> Plan:
+    spec = {
+        "nodes": [{"hosts": "gpu-[0-3]", "server": "dgx-h100"}],
+        "rails": RAILS,
+        "addressing": {"scheme": "shared-subnet", "ipv4": "10.64.0.0/13"},
+        **({"rate": rate} if rate else {}),
+    }
+    document = {"apiVersion": "trackbed.dev/v1alpha1", "kind": "Fabric", "metadata": {"name": "f"}, "spec": spec}
+    return compute_plan(Fabric.model_validate(document), {})
+
+
+def judge(*lines: str, rate: int | None = RATE) -> list[AllReduceFinding]:
+    return judge_all_reduce(build_plan(rate), read_nccl_log("\n".join(lines)))
+
+
+def list_verdicts(findings: list[AllReduceFinding]) -> list[tuple[str, str]]:
+    return [(finding.verdict, finding.subject) for finding in findings]
+
+
+@pytest.mark.parametrize(
+    ("share", "verdict"), [(0.98, "pass"), (0.92, "warn"), (0.5, "fail"), (1.4, "unknown"), (1.04, "pass")]
+)
+def test_the_bandwidth_of_all_rails_is_compared_with_their_rate(share: float, verdict: str) -> None:
+    seconds = compute_seconds(share * RAILS * RATE, ranks=16)
+    [finding] = judge(*build_ranks(), build_result(seconds * 3, SIZE // 2), build_result(seconds))
+    assert (finding.verdict, finding.subject) == (verdict, "all rails")
+    assert finding.gbps == pytest.approx(share * RAILS * RATE, rel=0.001)
+    assert ("NCCL_ALGO=Ring" in finding.reason) == (verdict == "unknown")
+
+
+def test_ranks_that_are_fewer_than_the_rails_load_as_many_of_them() -> None:
+    seconds = compute_seconds(0.97 * RATE, ranks=2)
+    assert list_verdicts(judge(*build_ranks(gpus=1), build_result(seconds))) == [("pass", "one rail")]
+
+
+def test_a_slow_rail_is_named_by_its_own_time() -> None:
+    seconds = {rail: compute_seconds((0.5 if rail == 3 else 0.97) * RATE, ranks=2) for rail in range(RAILS)}
+    findings = judge(*build_ranks(by_rail=True), build_result(seconds[3]), build_report(seconds))
+    assert [finding.subject for finding in findings] == [f"rail {rail}" for rail in range(RAILS)]
+    assert [finding.subject for finding in findings if finding.verdict != "pass"] == ["rail 3"]
+
+
+def test_a_rail_that_is_slower_than_the_others_is_low_even_within_the_bounds() -> None:
+    seconds = {rail: compute_seconds((0.955 if rail == 3 else 1.0) * RATE, ranks=2) for rail in range(RAILS)}
+    findings = judge(*build_ranks(by_rail=True), build_result(seconds[3]), build_report(seconds))
+    assert [(finding.verdict, finding.subject) for finding in findings if finding.verdict != "pass"] == [
+        ("warn", "rail 3")
+    ]
+
+
+def test_rails_without_times_of_their_own_are_judged_by_the_average() -> None:
+    seconds = compute_seconds(0.97 * RATE, ranks=2)
+    findings = judge(*build_ranks(by_rail=True), build_result(seconds))
+    assert list_verdicts(findings) == [("pass", "each rail, on average")]
+
+
+def test_a_job_on_one_host_and_a_fabric_without_a_rate_say_nothing_of_the_rails() -> None:
+    [single] = judge(*build_ranks(HOSTS[:1]), build_result(0.01))
+    assert (single.verdict, single.subject) == ("unknown", "all rails")
+    [unstated] = judge(*build_ranks(), build_result(0.01), rate=None)
+    assert (unstated.verdict, "spec.rate" in unstated.reason) == ("unknown", True)
+
+
+def test_wrong_sums_fail_whatever_the_bandwidth() -> None:
+    seconds = compute_seconds(0.97 * RAILS * RATE, ranks=16)
+    findings = judge(*build_ranks(), build_result(seconds, wrong="12"))
+    assert list_verdicts(findings) == [("pass", "all rails"), ("fail", "sums")]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param([build_ports(host, PORTS) for host in HOSTS], [], id="as planned"),
+        pytest.param([build_ports(HOSTS[1], PORTS[:7])], [("fail", HOSTS[1], "7 of 8")], id="one is not used"),
+        pytest.param([build_ports(HOSTS[1], [*PORTS, "mlx5_9:1/RoCE"])], [("warn", HOSTS[1], "9")], id="one more"),
+        pytest.param(
+            [build_ports(HOSTS[1], [*PORTS[:7], "mlx5_9:1/IB"])], [("fail", HOSTS[1], "mlx5_9:1/IB")], id="InfiniBand"
+        ),
+        pytest.param(
+            [build_channel(host, "Socket/0") for host in HOSTS],
+            [("fail", "all-reduce-worker-[0-1]", "TCP")],
+            id="TCP on both, told once",
+        ),
+        pytest.param([build_channel(HOSTS[0], "IB/3/GDRDMA")], [], id="to the GPU's memory"),
+        pytest.param([build_channel(HOSTS[0], "IBext/3")], [("warn", HOSTS[0], "host memory")], id="by host memory"),
+        pytest.param([build_channel(HOSTS[0], "AWS Libfabric/3")], [], id="another plugin"),
+    ],
+)
+def test_ports_and_channels_of_hosts_are_judged(lines: list[str], expected: list[tuple[str, str, str]]) -> None:
+    seconds = compute_seconds(0.97 * RAILS * RATE, ranks=16)
+    _, *findings = judge(*build_ranks(), *lines, build_result(seconds))
+    assert list_verdicts(findings) == [(verdict, subject) for verdict, subject, _ in expected]
+    assert all(part in finding.reason for finding, (_, _, part) in zip(findings, expected, strict=True))
+
+
+def test_a_log_without_results_has_no_findings() -> None:
+    assert judge(*build_ranks(), build_ports(HOSTS[0], PORTS)) == []
+    assert judge(build_result(0.01)) == []

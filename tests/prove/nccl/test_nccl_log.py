@@ -1,0 +1,108 @@
+"""Logs of nccl-tests and of NCCL are read as their programs write them, with whatever stands around."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.prove.nccl.logs import (
+    HEADER,
+    HOSTS,
+    SIZE,
+    build_channel,
+    build_ports,
+    build_ranks,
+    build_report,
+    build_result,
+)
+from trackbed.prove.nccl_log import Channels, GpuRank, read_nccl_log
+
+LINES = ["# Collective test starting: all_reduce_perf", "# Using devices", *build_ranks(), "#", HEADER]
+
+
+@pytest.mark.parametrize("before", ["", "[1,0]<stdout>:", "2026-11-28T22:44:54.123456789Z "])
+def test_ranks_and_results_are_read_behind_what_others_write_before_them(before: str) -> None:
+    lines = [*LINES, build_result(0.002, SIZE // 2), build_result(0.004), "# Out of bounds values : 0 OK"]
+    log = read_nccl_log("\n".join(before + line for line in lines))
+    assert log.program == "all_reduce_perf"
+    assert (len(log.ranks), log.ranks[9]) == (16, GpuRank(0, HOSTS[1], 1))
+    assert [(result.size, result.seconds, result.wrong) for result in log.results] == [
+        (SIZE // 2, 0.002, 0),
+        (SIZE, 0.004, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "seconds", "wrong"),
+    [
+        pytest.param(build_result(0.004, root=""), 0.004, 0, id="no root"),
+        pytest.param(build_result(0.004, wrong="N/A"), 0.004, 0, id="not compared"),
+        pytest.param(build_result(0.004, wrong="2e-07", root=""), 0.004, 2e-07, id="an error of old versions"),
+        pytest.param(f"{build_result(0.004)}  2026-11-28 22:44:54", 0.004, 0, id="with the time"),
+        pytest.param(
+            f"{SIZE} 268435456 float sum -1  4000 1.0 1.0 0 3900 4100 4090 0.4  3990 1.0 1.0 7 3900 4100 4090 0.4",
+            0.00399,
+            7,
+            id="with times of iterations",
+        ),
+    ],
+)
+def test_each_version_of_the_table_is_read(line: str, seconds: float, wrong: float) -> None:
+    [result] = read_nccl_log(line).results
+    assert result.seconds == pytest.approx(seconds)
+    assert result.wrong == wrong
+
+
+def test_versions_without_groups_have_one() -> None:
+    log = read_nccl_log("#   Rank  1 Pid   2345 on    gpu0301 device  1 [0x3a] NVIDIA A100")
+    assert log.ranks == (GpuRank(0, "gpu0301", 1),)
+
+
+def test_ports_channels_and_warnings_of_nccl_are_read() -> None:
+    lines = [
+        build_ports(HOSTS[0], ["mlx5_0:1/RoCE", "rail1:1/RoCE"]),
+        build_channel(HOSTS[0], "IB/3/GDRDMA"),
+        build_channel(HOSTS[0], "IB/3(2)/GDRDMA/Shared"),
+        build_channel(HOSTS[0], "IB/3"),
+        build_channel(HOSTS[1], "AWS Libfabric/0/GDRDMA"),
+        f"{HOSTS[1]}:57:92 [3] NCCL INFO Channel 03/0 : 3[3] -> 4[4] via P2P/CUMEM",
+        f"[2026-11-28 22:44:54] {HOSTS[1]}:57:92 [3] misc/socket.cc:1 NCCL WARN Connect failed",
+    ]
+    log = read_nccl_log("\n".join(lines))
+    assert log.ports == {HOSTS[0]: ("mlx5_0:1/RoCE", "rail1:1/RoCE")}
+    assert log.channels == {
+        Channels(HOSTS[0], "IB", is_direct=True): 2,
+        Channels(HOSTS[0], "IB", is_direct=False): 1,
+        Channels(HOSTS[1], "AWS Libfabric", is_direct=True): 1,
+    }
+    assert log.warnings == (f"{HOSTS[1]}: Connect failed",)
+
+
+def test_a_report_tells_the_time_of_each_rail_by_its_slowest_process() -> None:
+    seconds = {rail: 0.01 + rail / 1000 for rail in range(8)}
+    [result] = read_nccl_log("\n".join([build_result(0.01), build_report(seconds)])).results
+    assert result.group_seconds == pytest.approx(seconds)
+
+
+def test_a_report_that_is_broken_or_of_another_kind_is_left_out() -> None:
+    for text in (
+        '{"version":',
+        '{"version":"x"}',
+        '{"version":3,"results":[{"size":"x"}]}',
+        '{"version":' + "[" * 9999,
+    ):
+        [result] = read_nccl_log(f"{build_result(0.01)}\n{text}").results
+        assert result.group_seconds == {}
+
+
+@given(st.lists(st.sampled_from([*LINES, build_result(0.01), build_report(dict.fromkeys(range(8), 0.01))])), st.data())
+def test_no_log_is_refused_whatever_is_cut_or_put_in(lines: list[str], data: st.DataObject) -> None:
+    text = "\n".join(lines)
+    start = data.draw(st.integers(0, len(text)))
+    read_nccl_log(text[:start] + data.draw(st.text()) + text[start + data.draw(st.integers(0, 40)) :])
+
+
+@pytest.mark.parametrize("line", ["a" * 1_000_000, " " * 1_000_000, "1 " * 500_000, "Channel 1 : " * 80_000])
+def test_long_lines_cost_little(line: str) -> None:
+    assert read_nccl_log("\n".join([line] * 3)).results == ()
