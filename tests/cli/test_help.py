@@ -46,8 +46,10 @@ def test_completion_works_where_the_lab_is_not_installed(monkeypatch: pytest.Mon
     assert [item.value for item in shell.get_completions([], "l")] == ["lock", "lint"]
 
 
-def test_the_first_page_fits_a_terminal_of_80_columns() -> None:
-    page = cli.get_help(click.Context(cli, info_name="trackbed", terminal_width=80))
+@pytest.mark.parametrize("name", ["", *ALL])
+def test_a_page_fits_a_terminal_of_80_columns(name: str) -> None:
+    command = ALL[name] if name else cli
+    page = command.get_help(click.Context(command, info_name=f"trackbed {name}".strip(), terminal_width=80))
     assert [line for line in page.splitlines() if len(line) > 80] == []
 
 

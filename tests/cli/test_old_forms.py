@@ -63,6 +63,8 @@ def test_an_option_takes_one_kind_of_value_in_all_commands() -> None:
 def _describe_value(option: click.Option) -> str:
     if option.is_flag:
         return "a flag"
+    if isinstance(option.type, click.Choice):
+        return "choice"
     if isinstance(option.type, click.Path) or option.metavar in {"FILE", "DIR"}:
         return "DIR or FILE"
     return option.metavar or option.type.name

@@ -89,7 +89,8 @@ def run(
     \b
     Examples:
       trackbed agent run --plan /etc/trackbed/node.json
-      trackbed agent run --plan /etc/trackbed/node.json --kubelet /var/lib/kubelet \\
+      trackbed agent run --plan /etc/trackbed/node.json \\
+          --kubelet /var/lib/kubelet \\
           --cni-bin /opt/cni/bin --cni-conf /etc/cni/net.d
     """
     from trackbed.fabric.model.problems import SpecError
@@ -188,7 +189,8 @@ def install_cni(folder: Path, socket_file: Path, conflist: Path | None, python: 
     \b
     Examples:
       trackbed agent install-cni /opt/cni/bin
-      trackbed agent install-cni /opt/cni/bin --chain /etc/cni/net.d/10-flannel.conflist
+      trackbed agent install-cni /opt/cni/bin \\
+          --chain /etc/cni/net.d/10-flannel.conflist
     """
     from trackbed.node.rails.chain import ChainError, add_to_chain
     from trackbed.node.rails.install import install_executable
@@ -218,7 +220,8 @@ def remove_cni(folder: Path, conflist: Path | None, networks: Path | None, stay:
 
     \b
     Examples:
-      trackbed agent remove-cni /opt/cni/bin --chain /etc/cni/net.d/10-flannel.conflist
+      trackbed agent remove-cni /opt/cni/bin \\
+          --chain /etc/cni/net.d/10-flannel.conflist
       trackbed agent remove-cni /opt/cni/bin --networks /etc/cni/net.d
     """
     from trackbed.node.rails.chain import ChainError, remove_from_all_chains, remove_from_chain

@@ -77,7 +77,8 @@ def command(
       trackbed apply -f fabric.yaml --yes
       trackbed apply -f renumbered.yaml --removals 34 --yes
       trackbed apply --undo
-      trackbed apply -f fabric.yaml --nodes 'gpu[001-512]' --batch 10% --max-failures 2 --yes
+      trackbed apply -f fabric.yaml --nodes 'gpu[001-512]' --batch 10% \\
+          --max-failures 2 --yes
       trackbed apply -f fabric.yaml --nodes 'gpu[001-512]' --undo --yes
     """
     if click.get_current_context().invoked_subcommand:

@@ -78,7 +78,8 @@ def command(
     \b
     Examples:
       trackbed bios diff -f fabric.yaml --ca bmc-ca.pem
-      trackbed bios apply -f fabric.yaml --nodes 'gpu-[0-7]' --credentials bmc.txt --yes
+      trackbed bios apply -f fabric.yaml --nodes 'gpu-[0-7]' \\
+          --credentials bmc.txt --yes
       trackbed bios undo -f fabric.yaml --nodes gpu-0 --yes
     """
     from trackbed.host.bios.connection import Bmc

@@ -48,9 +48,9 @@ def command() -> None:
     \b
     Examples:
       trackbed import netplan ./netplan | trackbed plan -f -
-      trackbed import networkd ./hosts --to .           hosts/gpu-0/etc/systemd/network/*.network
-      trackbed import nmstate ./policies --to .         NodeNetworkConfigurationPolicies
-      trackbed import l8k ./cluster --to .              cluster-config.yaml, topology.json
+      trackbed import networkd ./hosts --to .     hosts/gpu-0/etc/systemd/network/
+      trackbed import nmstate ./policies --to .   NodeNetworkConfigurationPolicies
+      trackbed import l8k ./cluster --to .        cluster-config.yaml
     """
 
 

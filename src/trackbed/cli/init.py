@@ -34,7 +34,7 @@ def command(sources: tuple[Path, ...], name: str, ipv4: str, output: Path | None
       trackbed init --to fabric.yaml
       trackbed init gpu-*.json --ipv4 10.64.0.0/13 --to fabric.yaml
       trackbed init gpu-0.tar.gz | trackbed plan -f -
-      trackbed init --guided                        for servers that are not at hand too
+      trackbed init --guided              for servers that are not at hand too
     """
     from trackbed.cli.inventories import read_inventories
     from trackbed.cli.options import exit_with_problems

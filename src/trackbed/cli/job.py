@@ -93,7 +93,8 @@ def patch(
 
     \b
     Examples:
-      trackbed job patch train.yaml -f fabric.yaml --stack spiderpool | kubectl apply -f -
+      trackbed job patch train.yaml -f fabric.yaml --stack spiderpool \\
+          | kubectl apply -f -
       trackbed job patch train.yaml -f fabric.yaml --stack spiderpool --in-place
     """
     from trackbed.cluster.jobs.jobs import inject_into_jobs
@@ -120,10 +121,12 @@ class _HelpWithKinds(click.Command):
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help text with the kinds inserted."""
         from inspect import cleandoc
+        from textwrap import wrap
 
         from trackbed.cluster.jobs.nccl_options import NCCL_OPTIONS
 
-        options = "\n".join(f"  {name}\n      {effect}" for name, effect in NCCL_OPTIONS.items())
+        lines = [[f"  {name}", *(f"      {line}" for line in wrap(text, 70))] for name, text in NCCL_OPTIONS.items()]
+        options = "\n".join("\n".join(part) for part in lines)
         self.help = cleandoc(self.help or "").format(kinds=", ".join(_list_kinds()), options=options)
         super().format_help_text(ctx, formatter)
 
@@ -150,10 +153,10 @@ class _HelpWithKinds(click.Command):
 @click.option("--memory", metavar="QUANTITY", help="Memory of each pod, as 256Gi. Default: as for --cpu, 32Gi a GPU.")
 @click.option("--hugepages", metavar="SIZE=QUANTITY", help="Huge pages of each pod, as 2Mi=4Gi.")
 @click.option("--nccl", multiple=True, metavar="NAME=VALUE", help="Option of NCCL; see below.")
+@click.option("--by-rail", is_flag=True, help="Measure each rail by itself, all at once (mpijob); see `job judge`.")
 @click.option("--queue", help="Queue it waits in: Kueue's LocalQueue, or Volcano's Queue.")
 @click.option("--topology", multiple=True, metavar="LABEL", help="Node label that Kueue keeps pods together by.")
 @click.option("--namespace", help="Namespace of the job. Default: the Fabric's; proof: trackbed-proof.")
-@click.option("--by-rail", is_flag=True, help="Measure each rail by itself, all at once (mpijob); see `job judge`.")
 def new(
     kind: str,
     fabric_file: str,
@@ -166,10 +169,10 @@ def new(
     memory: str | None,
     hugepages: str | None,
     nccl: tuple[str, ...],
+    by_rail: bool,
     queue: str | None,
     topology: tuple[str, ...],
     namespace: str | None,
-    by_rail: bool,
 ) -> None:
     """Write a job of a KIND that measures an all-reduce over all rails; `kueue` writes a queue for such jobs.
 
@@ -186,9 +189,11 @@ def new(
 
     \b
     Examples:
-      trackbed job new mpijob -f fabric.yaml --stack spiderpool --image IMAGE | kubectl apply -f -
+      trackbed job new mpijob -f fabric.yaml --stack spiderpool --image IMAGE \\
+          | kubectl apply -f -
       trackbed job new kueue -f fabric.yaml --stack spiderpool --name rails
-      trackbed job new jobset -f fabric.yaml --stack spiderpool --image IMAGE --node-count 4 --queue rails
+      trackbed job new jobset -f fabric.yaml --stack spiderpool --image IMAGE \\
+          --node-count 4 --queue rails
       trackbed job new proof -f fabric.yaml --image IMAGE >proof.yaml
     """
     from trackbed.cluster.jobs import kinds
@@ -201,21 +206,21 @@ def new(
 
         texts = {"--rails": rails, "--memory": memory, "--hugepages": hugepages, "--queue": queue}
         others = {**texts, "--node-count": nodes, "--cpu": cpu, "--nccl": nccl, "--topology": topology}
+        others["--by-rail"] = by_rail
         write_proof_job(fabric_file, stack_name, name, image, namespace, others)
         return
     name = name or _NAME
     plan, requirements = _load_requirements(stack_name, fabric_file, rails)
     _check_arguments(plan, kind, name, namespace, image, nodes)
-        others["--by-rail"] = by_rail
     requirements = _add_nccl_options(requirements, nccl)
     params = kinds.build_job_parameters(plan, requirements, name, image or "", nodes or _choose_node_count(kind, plan))
     params = _set_compute(params, cpu, memory, hugepages)
+    params = _split_by_rail(params, kind, plan, rails) if by_rail else params
     if params.node_count == 1 and kind != "kueue":
         click.echo("on one node the all-reduce stays on NVLink and uses no rail; take --node-count 2 or more", err=True)
     if kind == "kueue":
         objects = build_queue_objects(plan, requirements, name, params.gpus_per_node, topology)
         if requirements.access.claims:
-    params = _split_by_rail(params, kind, plan, rails) if by_rail else params
             click.echo("Kueue counts claims only if its configuration has deviceClassMappings for them", err=True)
     else:
         level = next(iter(topology), None)
@@ -349,11 +354,6 @@ def _set_compute(params: JobParameters, cpu: int | None, memory: str | None, hug
     return msgspec.structs.replace(params, compute=tuple(compute.items()))
 
 
-def _load_requirements(
-    stack_name: str | None, fabric_file: str, rails: str | None, file: str = ""
-) -> tuple[Plan, PodRequirements]:
-    """Return the plan of the nodes that have the rails, and the requirements of pods with them."""
-    from trackbed.cluster.jobs.rail_choice import choose_rails, describe_other_nodes, keep_nodes
 def _split_by_rail(params: JobParameters, kind: str, plan: Plan, rails: str | None) -> JobParameters:
     import msgspec
 
@@ -367,6 +367,11 @@ def _split_by_rail(params: JobParameters, kind: str, plan: Plan, rails: str | No
     return msgspec.structs.replace(params, by_rail=True)
 
 
+def _load_requirements(
+    stack_name: str | None, fabric_file: str, rails: str | None, file: str = ""
+) -> tuple[Plan, PodRequirements]:
+    """Return the plan of the nodes that have the rails, and the requirements of pods with them."""
+    from trackbed.cluster.jobs.rail_choice import choose_rails, describe_other_nodes, keep_nodes
     from trackbed.cluster.jobs.requirements import build_requirements
 
     if file == fabric_file == "-":

@@ -84,7 +84,6 @@ def command(
     A comment accepts a problem of its line, or at the top of a file those of the file:
     # trackbed: ignore RULE reason
 
-    \b
     Exits with 0 when nothing or only notes were found, 1 on errors or warnings, 2 on wrong use or unreadable input.
     """
     if explain is not None or list_rules:

@@ -120,13 +120,17 @@ def command(
       trackbed prove -f fabric.yaml --nodes 'gpu[001-128]'
       trackbed prove -f fabric.yaml --nodes all --mode cover -o json
       trackbed prove -f fabric.yaml --nodes all --against last-week.json
-      trackbed prove -f fabric.yaml --nodes all --report proof.html -o junit >proof.xml
+      trackbed prove -f fabric.yaml --nodes all --report proof.html \\
+          -o junit >proof.xml
       trackbed prove -f fabric.yaml --nodes all --rungs ping,gid
-      trackbed prove -f fabric.yaml --nodes all --mode full --answers answers.jsonl
+      trackbed prove -f fabric.yaml --nodes all --mode full \\
+          --answers answers.jsonl
       trackbed prove -f fabric.yaml --nodes all --share 0.1
       trackbed prove -f fabric.yaml --nodes all --pods --image IMAGE --idle
-      trackbed prove --from-cluster train --nodes all --pods --image IMAGE --idle --to-cluster --taint
-      trackbed prove -f fabric.yaml --nodes "$SLURM_JOB_NODELIST" --launch 'srun --nodelist %h --ntasks 1 --overlap'
+      trackbed prove --from-cluster train --nodes all --pods --image IMAGE \\
+          --idle --to-cluster --taint
+      trackbed prove -f fabric.yaml --nodes "$SLURM_JOB_NODELIST" \\
+          --launch 'srun --nodelist %h --ntasks 1 --overlap'
     """
     pods = PodOptions(**pod_values)
     keeping = RecordOptions(record, taint, pods.kubeconfig, pods.context)

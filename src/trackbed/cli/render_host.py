@@ -50,9 +50,10 @@ CPUS = ("intel", "amd", "arm")
     "--format",
     "output_format",
     type=click.Choice(NETWORKS + TOOLS),
+    metavar="READER",
     default="netplan",
     show_default=True,
-    help="Reader of the files.",
+    help=f"Reader of the files: {', '.join(NETWORKS + TOOLS)}.",
 )
 @click.option(
     "--network",
@@ -82,11 +83,16 @@ def host(
     \b
     Examples:
       trackbed render host -f fabric.yaml --node gpu-0
-      trackbed render host -f fabric.yaml --node gpu-0 --format networkd --to ./gpu-0
-      trackbed render host -f fabric.yaml --nodes all --format cloud-init --to ./seed
-      trackbed render host -f fabric.yaml --nodes all --format maas --to ./maas && ./maas/tags.sh admin
-      trackbed render host -f fabric.yaml --nodes all --format ansible --to ./playbook
-      trackbed render host -f fabric.yaml --node gpu-0 --format tar --cpu-vendor amd | ssh gpu-0 tar -C / -xf -
+      trackbed render host -f fabric.yaml --node gpu-0 --format networkd \\
+          --to ./gpu-0
+      trackbed render host -f fabric.yaml --nodes all --format cloud-init \\
+          --to ./seed
+      trackbed render host -f fabric.yaml --nodes all --format maas --to ./maas \\
+          && ./maas/tags.sh admin
+      trackbed render host -f fabric.yaml --nodes all --format ansible \\
+          --to ./playbook
+      trackbed render host -f fabric.yaml --node gpu-0 --format tar \\
+          --cpu-vendor amd | ssh gpu-0 tar -C / -xf -
     """
     if node_name == ALL_NODES:
         raise click.UsageError("--node all: write --nodes all instead")

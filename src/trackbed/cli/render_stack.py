@@ -48,9 +48,12 @@ def stack(name: str, fabric_file: str, folder: Path | None, output_format: str) 
 
     \b
     Examples:
-      trackbed render stack spiderpool -f fabric.yaml | kubectl apply --server-side -f -
-      trackbed render stack network-operator-sriov -f fabric.yaml --to ./cluster && ./cluster/install.sh
-      trackbed import netplan ./netplan | trackbed render stack network-operator-hostdevice -f -
+      trackbed render stack spiderpool -f fabric.yaml \\
+          | kubectl apply --server-side -f -
+      trackbed render stack network-operator-sriov -f fabric.yaml \\
+          --to ./cluster && ./cluster/install.sh
+      trackbed import netplan ./netplan \\
+          | trackbed render stack network-operator-hostdevice -f -
     """
     chosen, plan = load_stack(name, fabric_file)
     if folder is not None:

@@ -79,8 +79,10 @@ def switch(
 
     \b
     Examples:
-      trackbed render switch --format nvue --leaf leaf-u0-r0 --uplinks 'swp[57-64]'
-      trackbed render switch --format sonic --uplinks 'Ethernet[224-252/4]' --to ./leaves
+      trackbed render switch --format nvue --leaf leaf-u0-r0 \\
+          --uplinks 'swp[57-64]'
+      trackbed render switch --format sonic --uplinks 'Ethernet[224-252/4]' \\
+          --to ./leaves
       ssh leaf-u0-r0 nv config show -o commands > leaf-u0-r0.nv
       trackbed render switch --check leaf-u0-r0.nv
     """

@@ -59,7 +59,8 @@ def command(
     Examples:
       trackbed webhook
       trackbed webhook --certificates /var/run/certificates
-      trackbed webhook --kubeconfig admin.kubeconfig --listen 127.0.0.1:8443 --url https://127.0.0.1:8443
+      trackbed webhook --kubeconfig admin.kubeconfig --listen 127.0.0.1:8443 \\
+          --url https://127.0.0.1:8443
     """
     import asyncio
 

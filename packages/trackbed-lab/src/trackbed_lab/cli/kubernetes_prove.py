@@ -50,7 +50,8 @@ def prove(folder: Path, memory: int, keep: bool, stack: str, programs: Path | No
     \b
     Examples:
       trackbed lab kubernetes prove
-      trackbed lab kubernetes prove --stack network-operator-sriov --programs ./programs
+      trackbed lab kubernetes prove --stack network-operator-sriov \\
+          --programs ./programs
     """
     from trackbed_lab.cli.kubernetes_stack import find_stack
     from trackbed_lab.kubernetes import cluster

@@ -55,8 +55,10 @@ def run(
     \b
     Examples:
       trackbed lab kubernetes run
-      trackbed lab kubernetes run --keep && trackbed lab kubernetes exec rails-0 -- ibv_devices
-      trackbed lab kubernetes run --stack network-operator-sriov --programs ./programs
+      trackbed lab kubernetes run --keep \\
+          && trackbed lab kubernetes exec rails-0 -- ibv_devices
+      trackbed lab kubernetes run --stack network-operator-sriov \\
+          --programs ./programs
     """
     from trackbed_lab.cli.kubernetes_stack import run_stack
     from trackbed_lab.kubernetes import cluster

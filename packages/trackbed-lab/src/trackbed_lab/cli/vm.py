@@ -46,7 +46,7 @@ def command() -> None:
 
     \b
     Example:
-      trackbed lab vm up && trackbed lab vm exec node-0 -- trackbed doctor; trackbed lab vm down
+      trackbed lab vm up && trackbed lab vm exec node-0 -- trackbed doctor
     """
 
 
@@ -137,7 +137,8 @@ def execute(folder: Path, timeout: float, name: str, program: tuple[str, ...], *
     \b
     Examples:
       trackbed lab vm exec node-0 -- ip -br link
-      trackbed lab vm exec node-0 -- sh -c 'echo 2 > /sys/class/net/rail0/device/sriov_numvfs'
+      trackbed lab vm exec node-0 -- \\
+          sh -c 'echo 2 > /sys/class/net/rail0/device/sriov_numvfs'
       trackbed lab vm exec -i node-0 -- sh <script.sh
     """
     from trackbed_lab.vm import channel, lab
