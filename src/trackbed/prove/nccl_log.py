@@ -161,11 +161,14 @@ def _read_result(match: re.Match[str], results: dict[int, AllReduce]) -> None:
 
 
 def _read_columns(columns: Sequence[str]) -> tuple[float, float] | None:
-    """Return seconds and wrong elements of a placement: time in us, two bandwidths, wrong (N/A: not compared)."""
+    """Return seconds and wrong elements of a placement: time in us, two bandwidths, wrong (N/A: not compared).
+
+    Old versions have the largest deviation there (`error`), which is under 1: no element is called wrong for it.
+    """
     with suppress(ValueError, IndexError):
         seconds, wrong = float(columns[0]) / 1e6, 0.0 if columns[3] == "N/A" else float(columns[3])
         if 0 < seconds < float("inf"):
-            return seconds, wrong
+            return seconds, wrong if wrong >= 1 else 0.0
     return None
 
 
