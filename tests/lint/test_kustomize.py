@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trackbed.lint.corpus import index_documents
+from trackbed.lint.kustomize import read_builds
 from trackbed.lint.manifests import parse_manifests
 from trackbed.lint.run import lint
 from trackbed.lint.schemas.crds import index_crds
@@ -81,6 +82,14 @@ def test_folders_that_are_never_built_together_are_alternatives() -> None:
     assert list_rules({**bases, **lists, **sites}) == []
     assert "vf-ranges-overlap" in {rule for _, rule in list_rules({**bases, **lists, **sites, **both})}
     assert "vf-ranges-overlap" in {rule for _, rule in list_rules(bases)}
+
+
+def test_a_long_chain_of_folders_is_walked_once() -> None:
+    chain = {f"{number}/kustomization.yaml": f"resources: [../{number + 1}, p.yaml]\n" for number in range(2000)}
+    parsed = [parse_manifests(text.encode(), file) for file, text in chain.items()]
+    builds = read_builds([doc for docs, _ in parsed for doc in docs])
+    assert builds.roots["1999/p.yaml"] == {"0"}
+    assert "0/p.yaml" not in builds.unfinished
 
 
 def test_folders_that_name_each_other_end() -> None:

@@ -42,19 +42,17 @@ def read_builds(documents: Iterable[Document]) -> Builds:
     """Return what the Kustomizations among the documents make of their files."""
     folders = {dirname(doc.tree.source.file): doc for doc in documents if doc.group == GROUP and doc.kind in KINDS}
     named = {path for folder, doc in folders.items() for path in _iter_paths(folder, doc, _BUILT) if path in folders}
-    unfinished = {path for folder, doc in folders.items() for path in _iter_patches(folder, doc)}
-    for folder in named:
-        unfinished |= _list_files(folders, folder)
+    patches = {path for folder, doc in folders.items() for path in _iter_patches(folder, doc)}
     roots: dict[str, set[str]] = defaultdict(set)
     for folder in folders.keys() - named:
-        for path in _list_files(folders, folder):
+        for path in _list_files(folders, {folder}):
             roots[path].add(folder)
-    return Builds(frozenset(unfinished), roots)
+    return Builds(frozenset(patches | _list_files(folders, named)), roots)
 
 
-def _list_files(folders: Mapping[str, Document], start: str) -> set[str]:
-    """Return the files that a folder's Kustomization builds, itself and through other folders."""
-    folders_built, waiting, files = {start}, [start], set[str]()
+def _list_files(folders: Mapping[str, Document], starts: AbstractSet[str]) -> set[str]:
+    """Return the files that the Kustomizations of some folders build, themselves and through other folders."""
+    folders_built, waiting, files = set(starts), list(starts), set[str]()
     while waiting:
         folder = waiting.pop()
         for path in _iter_paths(folder, folders[folder], _BUILT):
