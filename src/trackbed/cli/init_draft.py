@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trackbed.fabric.model.fabric import API_VERSION
+from trackbed.fabric.text_syntax import GPU_RESOURCE
 
 SCHEMES = {"move": "point-to-point", "sriov": "shared-subnet", "macvlan": "shared-subnet"}
 """How pods get rails -> addressing scheme."""
@@ -24,6 +25,7 @@ class Draft:
     """PCI addresses in rail order."""
     nic: str | None = None
     gpus: int | None = None
+    gpu_resource: str = GPU_RESOURCE
     link_type: str = "ethernet"
     management: str = ""
     """The NIC that the hosts are reached by; empty if unknown."""
@@ -64,7 +66,8 @@ def _iter_lines(draft: Draft) -> Iterator[str]:
     yield f"  addressing: {{scheme: {SCHEMES[draft.mode]}, ipv4: {draft.ipv4}}}"
     yield f"  pods: {{mode: {draft.mode}}}"
     yield from (f"  vfs: {{count: {draft.vfs}}} # for each port",) if draft.mode == "sriov" else ()
-    yield f"  kubernetes: {{stack: {draft.stack}}} # chosen from: trackbed stacks -f FILE"
+    resource = "" if draft.gpu_resource == GPU_RESOURCE else f", gpuResource: {draft.gpu_resource}"
+    yield f"  kubernetes: {{stack: {draft.stack}{resource}}} # chosen from: trackbed stacks -f FILE"
     if draft.other_ranges:
         yield "  # Networks for management, storage and others on these hosts: no planned address lies in them."
         yield f"  otherRanges: {{nodes: [{', '.join(draft.other_ranges)}]}}"

@@ -113,6 +113,7 @@ def _describe_hardware(draft: Draft, text: str) -> Draft:
             ports=server.ports,
             nic=server.nic.id,
             gpus=server.gpus.count,
+            gpu_resource=server.gpus.resource,
             management=management,
             storage=storage,
         )
@@ -155,6 +156,7 @@ def _describe_machine(draft: Draft, inventories: list[Inventory]) -> Draft | Non
         ports=tuple(rail.nic.pci for rail in layout.rails),
         nic=layout.rails[0].nic.id,
         gpus=len(machine.gpus) or None,
+        gpu_resource=machine.gpu_resource,
         link_type=layout.rails[0].nic.link,
         management=roles.get(Role.MANAGEMENT, ""),
         storage=roles.get(Role.STORAGE, ""),

@@ -187,6 +187,11 @@ CONTAINERS = {
     "the first where none asks": ([{"name": "a"}, {"name": "b"}], None, "a"),
     "the one that asks": ([{"name": "a"}, {"name": "b", **GPU}], None, "b"),
     "by request alone": ([{"name": "a"}, {"name": "b", "resources": {"requests": {"nvidia.com/gpu": 1}}}], None, "b"),
+    "of another vendor": (
+        [{"name": "a"}, {"name": "b", "resources": {"limits": {"amd.com/gpu": 8}}}],
+        None,
+        "b",
+    ),
     "never an init container": ([{"name": "a"}], [{"name": "i", "restartPolicy": "Always", **GPU}], "a"),
 }
 

@@ -24,9 +24,7 @@ WANTED = {
         VARIABLES,
         SELECTOR,
     ),
-    "claims": PodRequirements(
-        Access(claims=(Claim("rails", "eight-rails"),), gpu_resource="nvidia.com/gpu"), VARIABLES, SELECTOR
-    ),
+    "claims": PodRequirements(Access(claims=(Claim("rails", "eight-rails"),)), VARIABLES, SELECTOR),
     "host network": PodRequirements(Access(host_network=True, privileged=True), VARIABLES, SELECTOR),
     "everything": PodRequirements(
         Access(
@@ -58,7 +56,7 @@ def template(**fields: Any) -> dict[str, Any]:
 def build_params(wanted: PodRequirements) -> JobParameters:
     """Three nodes of two GPUs."""
     access = wanted.access
-    return JobParameters("try", "image", 3, 2, access.gpu_resource, access.host_network, bool(access.hugepages))
+    return JobParameters("try", "image", 3, 2, wanted.gpu_resource, access.host_network, bool(access.hugepages))
 
 
 def cases() -> Iterator[tuple[str, JobKind, PodRequirements]]:

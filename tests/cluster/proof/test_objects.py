@@ -71,6 +71,13 @@ def test_a_pod_gets_the_gpus_of_its_node_where_they_are_tested() -> None:
     assert limits[0] == {"nvidia.com/gpu": 8, **limits[1]}
 
 
+def test_gpus_of_another_vendor_are_asked_for_by_their_own_resource() -> None:
+    requirements = msgspec.structs.replace(carried("native"), gpu_resource="amd.com/gpu")
+    site = build_site("native")._replace(gpus={"gpu-0": 8}, requirements=requirements)
+    limits = build_pod(site, 0, "gpu-0")["spec"]["containers"][0]["resources"]["limits"]
+    assert {name: count for name, count in limits.items() if "gpu" in name} == {"amd.com/gpu": 8}
+
+
 def test_an_account_may_touch_the_mailboxes_alone() -> None:
     _, account, role, binding = build_shared(build_site(STACKS[0]), 2)
     assert role["rules"] == [

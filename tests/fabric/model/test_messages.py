@@ -417,6 +417,10 @@ FABRICS = {
             "linkType infiniband [pkey-on-ethernet]"
         ),
     ),
+    "GPUs by a word that is no resource": (
+        fabric("kubernetes: {gpuResource: gpu}"),
+        ("f.yaml:8:29: error: 'gpu' is no extended resource, write for example amd.com/gpu [bad-resource]"),
+    ),
     "unknown IPAM": (
         fabric("kubernetes: {ipam: dhcp}"),
         ("f.yaml:8:22: error: ipam is 'dhcp', it must be nv-ipam or whereabouts [bad-choice]"),

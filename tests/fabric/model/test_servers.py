@@ -52,6 +52,21 @@ def test_a_server_of_the_catalogue_is_sound(name: str) -> None:
     assert server.source
 
 
+@pytest.mark.parametrize(
+    ("server", "kubernetes", "resource"),
+    [
+        pytest.param("dgx-h100", "{}", "nvidia.com/gpu", id="NVIDIA's server"),
+        pytest.param("azure-nd96isr-mi300x-v5", "{}", "amd.com/gpu", id="AMD's GPUs"),
+        pytest.param(
+            "azure-nd96isr-mi300x-v5", "{gpuResource: example.org/gpu.part}", "example.org/gpu.part", id="written"
+        ),
+    ],
+)
+def test_pods_ask_for_the_gpus_that_the_server_has(server: str, kubernetes: str, resource: str) -> None:
+    raw = fabric(f"server: {server}") + f"  kubernetes: {kubernetes}\n".encode()
+    assert compute_plan(load_fabric(raw, "fabric.yaml").fabric, {}).kubernetes.gpu_resource == resource
+
+
 def test_what_the_group_says_goes_first() -> None:
     group = load_fabric(fabric('server: dgx-h100, nic: "15b3:1023", gpus: 4'), "fabric.yaml").fabric.spec.nodes[0]
     assert (group.nic, group.gpus) == ("15b3:1023", 4)

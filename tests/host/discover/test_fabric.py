@@ -59,6 +59,11 @@ def test_machines_alike_share_a_group_and_others_have_their_own() -> None:
     ]
 
 
+def test_pods_ask_for_the_gpus_that_were_found() -> None:
+    assert planned(render_fabric([MI355X], Choice())).kubernetes.gpu_resource == "amd.com/gpu"
+    assert "kubernetes" not in render_fabric([BACKWARDS], Choice())
+
+
 def test_what_is_no_rail_stands_in_comments_with_the_reason() -> None:
     text = render_fabric([BACKWARDS], Choice())
     reason = "storage: same model as the rails, and beside no GPU of its own"

@@ -39,12 +39,12 @@ def inject_rails(
     """
     access = requirements.access
     spec = ensure_mapping(template, "spec")
-    container = choose_container(spec, access.gpu_resource)
+    container = choose_container(spec, requirements.gpu_resource)
     if spec.get("hostNetwork") is True and not access.host_network:
         return [placement.HOST_NETWORK_CONFLICT]
     return [
         *networks.add_annotations(template, access, namespace),
-        *resources.add_resources(spec, container, access),
+        *resources.add_resources(spec, container, requirements),
         *_find_excluded_rails(container, requirements),
         *security.allow_memory_locking(spec, container, access, pod_security_level),
         *volumes.add_volumes(spec, container, access),

@@ -8,6 +8,7 @@ from trackbed.cluster.stacks import groups, nccl
 from trackbed.cluster.stacks.access import Access
 from trackbed.cluster.stacks.stack import Stack
 from trackbed.fabric.plan.plan import Plan
+from trackbed.fabric.text_syntax import GPU_RESOURCE
 
 
 class PodRequirements(msgspec.Struct, frozen=True):
@@ -22,6 +23,8 @@ class PodRequirements(msgspec.Struct, frozen=True):
     """Whether several pods have interfaces on one RoCE port, whose GIDs are all in one table."""
     excluded_resources: frozenset[str] = frozenset()
     """Resources of the fabric's rails that the pods shall not have."""
+    gpu_resource: str = GPU_RESOURCE
+    """Extended resource by which the pods ask for GPUs."""
 
     @property
     def has_rails(self) -> bool:
@@ -44,7 +47,14 @@ def build_requirements(stack: Stack, plan: Plan, rail_numbers: Collection[int] |
     shares_ports = plan.common.pod_mode == "macvlan" and plan.common.link_type == "ethernet"
     names = {name for name, _ in access.resources}
     excluded = frozenset(name for name, _ in stack.access(plan).resources if name not in names)
-    return PodRequirements(access, variables, node_labels, shares_ports and not access.host_network, excluded)
+    return PodRequirements(
+        access,
+        variables,
+        node_labels,
+        shares_ports=shares_ports and not access.host_network,
+        excluded_resources=excluded,
+        gpu_resource=plan.kubernetes.gpu_resource,
+    )
 
 
 def merge_variables(fabric_variables: dict[str, str], access: Access) -> dict[str, str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from trackbed.cluster.jobs.note import Note
+from trackbed.cluster.jobs.requirements import PodRequirements
 from trackbed.cluster.jobs.template import (
     Mapping,
     ensure_list,
@@ -17,6 +18,7 @@ from trackbed.cluster.jobs.template import (
     locate_container,
     read_mapping,
     read_mappings,
+    requests_gpus,
 )
 from trackbed.cluster.stacks.access import Access, Claim
 
@@ -32,10 +34,10 @@ _SUFFIXES = {
 """Suffix of a Kubernetes quantity -> factor."""
 
 
-def add_resources(spec: Mapping, container: Mapping, access: Access) -> Iterator[Note]:
+def add_resources(spec: Mapping, container: Mapping, requirements: PodRequirements) -> Iterator[Note]:
     """Add rail resources and huge pages to the container, and resource claims to container and pod; yield notes."""
-    path = f"{locate_container(spec, container)}.resources"
-    yield from _check_other_containers(spec, container, access)
+    access, path = requirements.access, f"{locate_container(spec, container)}.resources"
+    yield from _check_other_containers(spec, container, requirements)
     other_names = {name for other in _iter_other_containers(spec, container) for name in iter_resource_names(other)}
     for name, count in access.resources:
         if name not in other_names:
@@ -91,9 +93,9 @@ def _iter_other_containers(spec: Mapping, container: Mapping) -> Iterator[Mappin
     )
 
 
-def _check_other_containers(spec: Mapping, container: Mapping, access: Access) -> Iterator[Note]:
+def _check_other_containers(spec: Mapping, container: Mapping, requirements: PodRequirements) -> Iterator[Note]:
     """Yield notes on other containers that request rails or GPUs, and on resources of another stack."""
-    rail_names = [name for name, _ in access.resources]
+    rail_names = [name for name, _ in requirements.access.resources]
     for other in _iter_other_containers(spec, container):
         for name in dict.fromkeys(name for name in iter_resource_names(other) if name in rail_names):
             yield Note(
@@ -102,7 +104,7 @@ def _check_other_containers(spec: Mapping, container: Mapping, access: Access) -
                 f"container {other.get('name')} asks for {name}, container {container.get('name')} uses the GPUs",
                 "the job sees no device of that rail",
             )
-        if access.gpu_resource and access.gpu_resource in iter_resource_names(other):
+        if requests_gpus(other, requirements.gpu_resource):
             yield Note(
                 "different",
                 "pod-two-gpu-containers",

@@ -95,17 +95,22 @@ def iter_resource_names(container: Mapping) -> Iterator[str]:
         yield from map(str, read_mapping(container, "resources", section))
 
 
-def choose_container(spec: Mapping, gpu_resource: str | None) -> Mapping:
+def is_gpu(resource: str) -> bool:
+    """Return whether an extended resource is whole GPUs or parts of them, of any vendor."""
+    return resource.endswith(("/gpu", "/gaudi")) or "/mig-" in resource
+
+
+def requests_gpus(container: Mapping, gpu_resource: str) -> bool:
+    """Return whether a container requests GPUs: by this resource, or one that is known as such."""
+    return any(name == gpu_resource or is_gpu(name) for name in iter_resource_names(container))
+
+
+def choose_container(spec: Mapping, gpu_resource: str) -> Mapping:
     """Return the container that uses the GPUs: the first that requests them, or else the pod's first container."""
     containers = read_mappings(spec, "containers")
     if not containers:
         raise NotAJobError("expected at least one container", "spec.containers")
-    gpu_containers = [
-        container
-        for container in containers
-        if gpu_resource is not None and gpu_resource in iter_resource_names(container)
-    ]
-    return (gpu_containers or containers)[0]
+    return next((container for container in containers if requests_gpus(container, gpu_resource)), containers[0])
 
 
 def locate_container(spec: Mapping, container: Mapping) -> str:

@@ -103,8 +103,8 @@ def build_pod(site: ProofSite, index: int, node: str) -> Manifest:
     resources: dict[str, dict[str, object]] = {}
     if access.hugepages:
         resources["requests"] = {"memory": _MEMORY}
-    if gpus and access.gpu_resource:
-        resources["limits"] = {access.gpu_resource: gpus}
+    if gpus:
+        resources["limits"] = {site.requirements.gpu_resource: gpus}
     if resources:
         container["resources"] = resources
     spec = {

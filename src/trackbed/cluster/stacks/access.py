@@ -61,5 +61,3 @@ class Access(msgspec.Struct, frozen=True):
     """Huge pages for the network library: resource names, such as hugepages-2Mi, and quantities."""
     host_network: bool = False
     privileged: bool = False
-    gpu_resource: str | None = "nvidia.com/gpu"
-    """The extended resource by which the container that uses the GPUs is found; None if a claim provides the GPUs."""

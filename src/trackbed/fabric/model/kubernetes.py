@@ -5,7 +5,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from trackbed.fabric.model.model import ANYTHING, NUMBER_OR_TEXT, DnsLabel, FabricModel, ImageReference, make_error
+from trackbed.fabric.model.model import (
+    ANYTHING,
+    NUMBER_OR_TEXT,
+    DnsLabel,
+    ExtendedResource,
+    FabricModel,
+    ImageReference,
+    make_error,
+)
 from trackbed.fabric.model.stack_names import STACK_MODULES, suggest_choice
 
 _PKEY = re.compile(r"0[xX][0-9a-fA-F]{1,4}|[1-9][0-9]{0,4}")
@@ -46,6 +54,7 @@ class KubernetesSpec(FabricModel):
         driver: container
         management: cilium
         pkey: 0x8001
+        gpuResource: amd.com/gpu
         images: {agent: registry.example/trackbed/agent:0.1.0}
         versions:
           nvidia-network-operator: v26.4.1
@@ -66,6 +75,8 @@ class KubernetesSpec(FabricModel):
     """Primary network to write Helm values for; it is kept off the rails."""
     pkey: PKey | None = None
     """InfiniBand partition of the pods. Default: the default partition."""
+    gpu_resource: ExtendedResource | None = None
+    """Resource by which pods ask for GPUs. Default: that of the first `server`, else nvidia.com/gpu."""
     images: ImagesSpec = Field(default_factory=ImagesSpec)
     """Images that you build and push yourself."""
     versions: dict[str, str] = Field(default_factory=dict)

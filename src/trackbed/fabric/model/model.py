@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from trackbed.fabric.model.ranges import V4, Range, parse_address, parse_range
 from trackbed.fabric.text_syntax import (
     DNS_LABEL,
+    EXTENDED_RESOURCE,
     IFNAMSIZ_BYTES,
     IMAGE,
     PCI,
@@ -136,6 +137,8 @@ def _build_address_schema(ip_version: int) -> WithJsonSchema:
 _RANGE_CHARACTERS = 43
 """Length of the longest IPv6 address, a slash and three digits."""
 _IMAGE_CHARACTERS = 512
+_RESOURCE_CHARACTERS = 253 + 1 + 63
+"""A DNS subdomain, a slash and a name (Kubernetes: a qualified name)."""
 
 RangeV4 = Annotated[Range, _build_range_validator(4), PlainSerializer(str), _build_range_schema(4)]
 RangeV6 = Annotated[Range, _build_range_validator(6), PlainSerializer(str), _build_range_schema(6)]
@@ -172,4 +175,11 @@ ImageReference = Annotated[
     str,
     _build_pattern_validator(IMAGE, "bad-image", "is no image, write for example registry.example/trackbed/agent:1"),
     build_text_schema(longest=_IMAGE_CHARACTERS, pattern=f"^{IMAGE.pattern}$"),
+]
+ExtendedResource = Annotated[
+    str,
+    _build_pattern_validator(
+        EXTENDED_RESOURCE, "bad-resource", "is no extended resource, write for example amd.com/gpu"
+    ),
+    build_text_schema(longest=_RESOURCE_CHARACTERS, pattern=f"^{EXTENDED_RESOURCE.pattern}$"),
 ]

@@ -32,6 +32,7 @@ from trackbed.fabric.plan.rail_ranges import compute_rail_ranges, find_supernet
 from trackbed.fabric.plan.schemes import SCHEMES
 from trackbed.fabric.plan.schemes.layout import RangeLayout
 from trackbed.fabric.plan.schemes.shared_subnet import find_gateway
+from trackbed.fabric.text_syntax import GPU_RESOURCE
 
 SRIOV_OPERATOR_STACKS = frozenset({"network-operator-sriov", "network-operator-ib-sriov", "sriov-operator"})
 """Stacks whose SR-IOV operator reboots a host until the kernel's command line names the RDMA namespace mode."""
@@ -178,7 +179,16 @@ def _build_kubernetes_plan(spec: FabricSpec) -> KubernetesPlan:
         versions=tuple(sorted(kubernetes.versions.items())),
         values=tuple(sorted(kubernetes.values.items())),
         agent_image=kubernetes.images.agent,
+        gpu_resource=kubernetes.gpu_resource or _find_gpu_resource(spec),
     )
+
+
+def _find_gpu_resource(spec: FabricSpec) -> str:
+    """Return the resource of the GPUs in the first server that the catalogue has."""
+    from trackbed.fabric.model.servers import load_servers  # noqa: PLC0415 - read on demand
+
+    servers = (load_servers()[group.server] for group in spec.nodes if group.server)
+    return next((server.gpus.resource for server in servers), GPU_RESOURCE)
 
 
 def _build_uplinks_plan(spec: FabricSpec) -> UplinksPlan | None:

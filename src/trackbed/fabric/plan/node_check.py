@@ -49,6 +49,7 @@ from trackbed.fabric.text_syntax import (
     ABSOLUTE_PATH,
     CPUS,
     DNS_LABEL,
+    EXTENDED_RESOURCE,
     HOST_NAME,
     IMAGE,
     KERNEL_ARGUMENT,
@@ -144,6 +145,7 @@ def check_kubernetes(kubernetes: KubernetesPlan) -> None:
         _check_text("versions", version, PACKAGE_VERSION)
     if kubernetes.agent_image is not None:
         _check_text("agentImage", kubernetes.agent_image, IMAGE)
+    _check_text("gpuResource", kubernetes.gpu_resource, EXTENDED_RESOURCE)
 
 
 def check_uplinks(uplinks: UplinksPlan) -> None:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.model.ranges import BITS, V4, Range, format_address
+from trackbed.fabric.text_syntax import GPU_RESOURCE
 
 _ECT0 = 2
 """ECN-capable transport (0): the low two bits of the traffic class (RFC 3168)."""
@@ -213,6 +214,8 @@ class KubernetesPlan(NamedTuple):
     """Helm values of the user's own, by component."""
     agent_image: str | None = None
     """The user's image of the agent."""
+    gpu_resource: str = GPU_RESOURCE
+    """Extended resource by which pods ask for GPUs."""
 
 
 class UplinksPlan(NamedTuple):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from trackbed.fabric.host_ranges import fold_hosts
 from trackbed.fabric.model.fabric import API_VERSION
+from trackbed.fabric.text_syntax import GPU_RESOURCE
 from trackbed.host.discover.crosscheck import crosscheck
 from trackbed.host.discover.inventory import Inventory
 from trackbed.host.discover.rails import ExcludedNic, Rail, Selection, choose_rails
@@ -56,8 +57,15 @@ def render_fabric(inventories: Sequence[Inventory], choice: Choice) -> str:
         f"  rails: {count}",
         "  # Free addresses cannot be discovered: change the range if it is in use elsewhere.",
         f"  addressing: {{scheme: shared-subnet, ipv4: {choice.ipv4}}}",
+        *(f"  kubernetes: {{gpuResource: {resource}}}" for resource in _find_gpu_resources(groups)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _find_gpu_resources(groups: Sequence[_Group]) -> list[str]:
+    """Return the resource of the first machine's GPUs, unless it is the default."""
+    resources = [group.first_inventory.gpu_resource for group in groups if group.first_inventory.gpus]
+    return [resource for resource in resources[:1] if resource != GPU_RESOURCE]
 
 
 def _group_machines(inventories: Sequence[Inventory]) -> Iterator[_Group]:

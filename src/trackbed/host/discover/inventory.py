@@ -5,7 +5,11 @@ An inventory is what `trackbed discover -o json` prints and `trackbed init` read
 
 import msgspec
 
+from trackbed.fabric.text_syntax import GPU_RESOURCE
+
 FORMAT = "trackbed.dev/v1alpha1"
+_GPU_RESOURCES = {"1002": "amd.com/gpu"}
+"""PCI vendor of GPUs -> their resource, where it is not the default."""
 
 
 class Nic(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -83,3 +87,8 @@ class Inventory(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     neighbours: dict[str, str] = {}
     """Interface -> switch and port, by LLDP."""
     format: str = FORMAT
+
+    @property
+    def gpu_resource(self) -> str:
+        """The extended resource of the GPUs' device plugin, by the PCI vendor of the first."""
+        return _GPU_RESOURCES.get(self.gpus[0].id.partition(":")[0], GPU_RESOURCE) if self.gpus else GPU_RESOURCE

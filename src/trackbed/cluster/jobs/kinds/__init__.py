@@ -75,7 +75,7 @@ def build_job_parameters(
         image=image,
         node_count=node_count,
         gpus_per_node=gpus,
-        gpu_resource=access.gpu_resource,
+        gpu_resource=requirements.gpu_resource,
         host_network=access.host_network,
         huge_pages=bool(access.hugepages),
         compute=defaults if pins_cpus else (),

@@ -15,11 +15,13 @@ from trackbed.cluster.jobs.template import (
     Mapping,
     NotAJobError,
     ensure_mapping,
+    is_gpu,
     iter_resource_names,
     read_mapping,
     read_mappings,
 )
 from trackbed.cluster.stacks.objects import Manifest
+from trackbed.fabric.text_syntax import GPU_RESOURCE
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 """Label of a job with the name of its LocalQueue (Kueue, "Run a Kubernetes Job")."""
@@ -69,8 +71,7 @@ class JobParameters(msgspec.Struct, frozen=True):
     image: str
     node_count: int
     gpus_per_node: int
-    gpu_resource: str | None = "nvidia.com/gpu"
-    """Extended resource of the GPUs; None if the GPUs come from a resource claim."""
+    gpu_resource: str = GPU_RESOURCE
     host_network: bool = False
     huge_pages: bool = False
     """Whether the stack needs huge pages; the pods then also request memory."""
@@ -157,11 +158,6 @@ def uses_gpus(pod_spec: Mapping) -> bool:
     return any(is_gpu(name) for container in containers for name in iter_resource_names(container))
 
 
-def is_gpu(resource: str) -> bool:
-    """Return whether an extended resource is whole GPUs or parts of them, of any vendor."""
-    return resource.endswith("/gpu") or "/mig-" in resource
-
-
 def read_namespace(job: Mapping) -> str | None:
     """Return the namespace in a job's metadata; None if it is chosen when the job is applied."""
     name = read_mapping(job, "metadata").get("namespace")
@@ -176,15 +172,15 @@ def build_container(
 ) -> dict[str, Any]:
     """Return a container that uses all GPUs of a node; `fields` are further fields of the container."""
     compute = dict(params.compute)
-    limits = {**({params.gpu_resource: params.gpus_per_node} if params.gpu_resource else {}), **compute}
+    limits = {params.gpu_resource: params.gpus_per_node, **compute}
     requests = {"memory": "64Gi"} | compute if params.huge_pages else compute
-    resources = {name: values for name, values in (("limits", limits), ("requests", requests)) if values}
+    resources = {"limits": limits} | ({"requests": requests} if requests else {})
     return {
         "name": name,
         "image": params.image,
         **({"command": list(command)} if command else {}),
         **fields,
-        **({"resources": resources} if resources else {}),
+        "resources": resources,
     }
 
 

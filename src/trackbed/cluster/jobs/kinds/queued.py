@@ -69,7 +69,7 @@ def build_queue_objects(
 def _compute_quotas(plan: Plan, requirements: PodRequirements, gpus_per_node: int) -> dict[str, Any]:
     """Return the quota of each resource: what all nodes offer together of GPUs and rails, the rest unlimited."""
     access, nodes = requirements.access, len(plan.nodes)
-    gpu_quota = {access.gpu_resource: nodes * gpus_per_node} if access.gpu_resource else {}
+    gpus = {requirements.gpu_resource: nodes * gpus_per_node}
     rails = {name: nodes * count for name, count in access.resources}
     pages = dict.fromkeys((name for name, _ in access.hugepages), _UNLIMITED["memory"])
-    return drop_none(**gpu_quota, **rails, **pages) | _UNLIMITED
+    return drop_none(**gpus, **rails, **pages) | _UNLIMITED

@@ -33,9 +33,9 @@ from trackbed.cluster.jobs.template import (
     NotAJobError,
     ensure_list,
     ensure_mapping,
-    iter_resource_names,
     read_mapping,
     read_mappings,
+    requests_gpus,
 )
 from trackbed.cluster.stacks.objects import Manifest, build_manifest
 
@@ -104,9 +104,7 @@ def _patch_resources_per_node(job: Mapping, requirements: PodRequirements) -> It
         return
     trainer: dict[str, Any] = {"name": _TRAINING_JOB, "resources": job_resources}
     claims = [{"name": claim.name, "resourceClaimTemplateName": claim.template} for claim in requirements.access.claims]
-    yield from resources.add_resources(
-        {"containers": [trainer], "resourceClaims": claims}, trainer, requirements.access
-    )
+    yield from resources.add_resources({"containers": [trainer], "resourceClaims": claims}, trainer, requirements)
 
 
 def _check_unsupported_fields(requirements: PodRequirements) -> Iterator[Note]:
@@ -127,11 +125,11 @@ def _patch_without_runtime(job: Mapping, requirements: PodRequirements) -> Itera
     access = msgspec.structs.replace(requirements.access, claims=(), host_network=False)
     trainer = ensure_mapping(job, "spec", "trainer")
     resources_per_node = read_mapping(trainer, "resourcesPerNode")
-    if access.gpu_resource and access.gpu_resource not in iter_resource_names({"resources": resources_per_node}):
+    if not requests_gpus({"resources": resources_per_node}, requirements.gpu_resource):
         yield Note(
             "different",
             "pod-trainjob-without-gpus",
-            f"resourcesPerNode does not ask for {access.gpu_resource}",
+            f"resourcesPerNode does not ask for {requirements.gpu_resource}",
             "it replaces the runtime's resources, so the pods get rails and no GPU; state the GPUs there",
             "trainer.resourcesPerNode",
         )

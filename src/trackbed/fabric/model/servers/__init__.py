@@ -12,14 +12,18 @@ from typing import Literal
 import msgspec
 import yaml
 
+from trackbed.fabric.text_syntax import GPU_RESOURCE
+
 FILES = ("nvidia.yaml", "makers.yaml", "clouds.yaml")
 
 
-class Gpus(msgspec.Struct, frozen=True):
+class Gpus(msgspec.Struct, frozen=True, omit_defaults=True):
     """The GPUs of a server."""
 
     count: int
     model: str
+    resource: str = GPU_RESOURCE
+    """Extended resource of their device plugin."""
 
 
 class ServerNic(msgspec.Struct, frozen=True, omit_defaults=True):
