@@ -397,3 +397,30 @@ _CLASS = (
 def test_a_claim_is_for_a_network_by_its_driver(class_name: str, claim: str, *, expected: bool) -> None:
     bare = pod("", limits="").replace("spec: {", f"spec: {{hostNetwork: true, resourceClaims: [{{name: c, {claim}}}], ")
     assert ("network-claim-with-host-network" in rules(_CLASS, _CLAIM % class_name, bare)) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "expected"),
+    [
+        pytest.param("Pod", "args: [--address=ray-head:6379]", ["host-network-dns"], id="a host with a port"),
+        pytest.param("Pod", "env: [{name: URL, value: 'http://store.ai.svc'}]", ["host-network-dns"], id="a service"),
+        pytest.param("Pod", "args: [--address=10.0.0.1:6379, 'localhost:80', 'a:b']", [], id="nothing to resolve"),
+        pytest.param("JobSet", "args: [run]", ["host-network-dns"], id="pods with peers"),
+    ],
+)
+def test_the_default_resolver_matters_where_names_are_resolved(kind: str, fields: str, expected: list[str]) -> None:
+    spec = f"{{hostNetwork: true, containers: [{{name: a, image: a, resources: {_EIGHT}, {fields}}}]}}"
+    pod = f"spec: {spec}" if kind == "Pod" else f"spec: {{template: {{spec: {spec}}}}}"
+    text = f"apiVersion: {'v1' if kind == 'Pod' else 'apps/v1'}\nkind: {kind}\nmetadata: {{name: a}}\n{pod}\n"
+    assert [rule for rule in rules(text) if rule == "host-network-dns"] == expected
+
+
+_EIGHT = "{limits: {nvidia.com/gpu: '8'}}"
+
+
+@pytest.mark.parametrize(("nics", "is_told"), [("'1'", True), ("'2'", False)])
+def test_amounts_written_as_text_are_counted(nics: str, *, is_told: bool) -> None:
+    network = "metadata: {name: a, annotations: {k8s.v1.cni.cncf.io/networks: rails}}"
+    container = f"{{name: a, image: a, resources: {{limits: {{nvidia.com/gpu: '8', rdma/roce: {nics}}}}}}}"
+    text = f"apiVersion: v1\nkind: Pod\n{network}\nspec: {{containers: [{container}]}}\n"
+    assert ("rails-not-gpus" in rules(text)) is is_told, "a network that attaches two NICs counts as two"

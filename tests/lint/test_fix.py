@@ -37,7 +37,7 @@ spec:
       env:
         - {name: NCCL_IB_HCA, value: "mlx5_1,mlx5_2"}  # both
         - name: NCCL_IB_HCA
-          value: ^mlx5_3
+          value: ^mlx5_1
 """
 _AFTER = """# the rails
 apiVersion: spiderpool.spidernet.io/v2beta1
@@ -67,7 +67,7 @@ spec:
       env:
         - {name: NCCL_IB_HCA, value: "=mlx5_1,mlx5_2"}  # both
         - name: NCCL_IB_HCA
-          value: ^=mlx5_3
+          value: ^=mlx5_1
 """
 
 

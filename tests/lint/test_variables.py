@@ -106,3 +106,36 @@ def test_a_container_has_an_image_unless_another_object_gives_it(
     text = f"apiVersion: {version}\nkind: {name}\nmetadata: {{name: a}}\nspec:\n  template:\n    spec:\n"
     text += "      restartPolicy: Never\n"
     assert [rule for rule, _ in _lint(f"{text}      containers: [{container}]\n")] == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "gpus", "expected"),
+    [
+        pytest.param("mlx5_0,mlx5_1", 8, ["hca-prefix"], id="ten devices more begin so"),
+        pytest.param("^mlx5_1:1", 8, ["hca-prefix"], id="excluded"),
+        pytest.param("mlx5_5,mlx5_10", 8, [], id="a server has no fifty devices"),
+        pytest.param("mlx5_11", 8, [], id="nor a hundred"),
+        pytest.param("rocep1s0f1,roceP2p1s0f1", 8, [], id="functions of one NIC"),
+        pytest.param("mlx5_0,mlx5_1", 1, [], id="a server with one GPU has no ten devices"),
+    ],
+)
+def test_a_device_is_a_prefix_where_a_server_has_such_devices(value: str, gpus: int, expected: list[str]) -> None:
+    resources = f"resources: {{limits: {{nvidia.com/gpu: {gpus}}}}}"
+    env = f"env: [{{name: NCCL_IB_HCA, value: '{value}'}}]"
+    text = f"{_HEAD}  containers:\n    - {{name: a, image: a, {resources}, {env}}}\n"
+    assert [rule for rule, _ in _lint(text) if rule == "hca-prefix"] == expected
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        pytest.param("{name: NCCL_SOCKET_IFNAME, value: ib0}", [], id="an interface of IPoIB"),
+        pytest.param("{name: NCCL_TOPO_FILE, value: /opt/topo/h100-ib-vm.xml}", [], id="a topology for InfiniBand"),
+        pytest.param("{name: NCCL_TOPO_FILE, value: /opt/libibverbs.xml}", ["gid-index-fixed"], id="part of a word"),
+        pytest.param("{name: NCCL_SOCKET_IFNAME, value: eth0}", ["gid-index-fixed"], id="Ethernet"),
+    ],
+)
+def test_a_gid_index_counts_on_roce_alone(other: str, expected: list[str]) -> None:
+    env = f"env: [{{name: NCCL_IB_GID_INDEX, value: '3'}}, {other}]"
+    text = f"{_HEAD}  containers:\n    - {{name: a, image: a, {env}}}\n"
+    assert [rule for rule, _ in _lint(text) if rule == "gid-index-fixed"] == expected

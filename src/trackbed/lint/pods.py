@@ -20,6 +20,7 @@ _NOT_NIC = re.compile(
     r"[vp]?gpu(?:-?(?:mem|core)[\w-]*)?|(?:mig|cuda|qat|dsa|dlb|iaa|sgx|fpga|i915|xe|vpu|npu|tpu)\b.*"
 )
 """Devices of the same vendors that are no NICs; HAMi, for one, adds nvidia.com/gpumem and gpucores."""
+_MOST_DIGITS = 10
 _NIC_PREFIXES = ("nvidia.com", "openshift.io", "spidernet.io", "intel.com", "mellanox.com", "rdma", "k8s.cni.cncf.io")
 
 
@@ -43,6 +44,12 @@ class ResourceRequest(NamedTuple):
     container: Path
     path: Path
     """Path of the limit, or of the request if there is no limit."""
+
+    @property
+    def number(self) -> int | None:
+        """The amount as a whole number, which may be written as text; None if it is none, or of ten digits."""
+        text = str(self.amount)
+        return int(text) if text.isascii() and text.isdigit() and len(text) < _MOST_DIGITS else None
 
 
 class PodTemplate(NamedTuple):
@@ -95,8 +102,7 @@ class PodTemplate(NamedTuple):
 
     def count_gpus(self) -> int:
         """Return the number of GPUs that a pod requests."""
-        amounts = [request.amount for request in self.resources if is_gpu_resource(request.name)]
-        return sum(amount for amount in amounts if isinstance(amount, int))
+        return sum(request.number or 0 for request in self.resources if is_gpu_resource(request.name))
 
 
 def is_gpu_resource(resource: str) -> bool:

@@ -174,15 +174,15 @@ def check_resources_requested(corpus: Corpus) -> Iterator[Breach]:
     for pod in corpus.pods:
         if pod.get("spec", "resourceClaims"):
             continue  # a claim may give the devices
-        amounts = {request.name: request.amount for request in pod.resources}
+        counts = {request.name: request.number for request in pod.resources}
         for name, uses in _map_needed_devices(corpus, pod).items():
             network, first = uses[0]
-            keys = [key for key in amounts if key == name or ("/" not in name and key.rpartition("/")[2] == name)]
+            keys = [key for key in counts if key == name or ("/" not in name and key.rpartition("/")[2] == name)]
             if not keys and not _is_injected(corpus, network):
-                hint = suggest_name(name, amounts)
+                hint = suggest_name(name, counts)
                 message = f"{network.doc.title} needs resource {name!r}, which no container asks for{hint}"
                 yield Breach("network-resource-not-requested", first.tree, first.path, message)
-            elif keys and isinstance(count := amounts[keys[0]], int) and count < len(uses):
+            elif keys and (count := counts[keys[0]]) is not None and count < len(uses):
                 message = f"{len(uses)} networks take one {keys[0]!r} each, but the pod asks for {count}"
                 yield Breach("resource-count", first.tree, first.path, message)
 

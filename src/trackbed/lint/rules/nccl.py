@@ -23,6 +23,20 @@ _RAIL = re.compile(r"net\d+|rail\w*|ib\w*|mlx\w*")
 _DEVICE = re.compile(r"(?!mlx[45]$|eth\d+$)\w*\d")
 """Matches a device name with a number, but neither the bare name of a driver nor eth0, which is no RDMA device."""
 _NO_DEVICE = re.compile(r"eth\d+|lo|none")
+_SECOND = re.compile(r"(?!(?:roce|ib)[pP]\d)\w*[^\W\d]1")
+"""Matches a device with the number 1, as many servers also have numbers 10 to 19; few have 20 or more.
+
+A name by PCI place (rocep1s0f1) ends in a function, of which there are 8.
+"""
+_FEW_GPUS = 4
+"""Servers with fewer GPUs have no ten RDMA devices."""
+_INFINIBAND = {"ipoib", "ib-sriov"}
+"""CNI plugins that attach InfiniBand interfaces."""
+_INFINIBAND_VALUES = {
+    "NCCL_SOCKET_IFNAME": re.compile(r"^=?ib\d"),
+    "NCCL_TOPO_FILE": re.compile(r"(?<![A-Za-z0-9])ib(?![A-Za-z0-9])"),
+}
+"""Variable -> its values where the fabric is InfiniBand: an IPoIB interface, a topology file for it."""
 _LEVELS = ("NCCL_NET_GDR_LEVEL", "NCCL_P2P_LEVEL")
 
 
@@ -33,8 +47,8 @@ def check_devices(corpus: Corpus) -> Iterator[Breach]:
             continue
         bare = variable.value.lstrip("^")
         names = [item.partition(":")[0] for item in bare.lstrip("=").split(",") if item]
-        first = next((name for name in names if _DEVICE.fullmatch(name) and not name.endswith("_0")), "")
-        if not bare.startswith("=") and first:
+        first = next(filter(_SECOND.fullmatch, names), "")
+        if not bare.startswith("=") and first and not _uses_few_gpus(variable):
             exact = "^" * variable.value.startswith("^") + "=" + bare
             message = f"without = these are prefixes: {first!r} also takes {first}0 to {first}9"
             yield variable.build_breach("hca-prefix", message, Edit(variable.value, exact))
@@ -43,6 +57,10 @@ def check_devices(corpus: Corpus) -> Iterator[Breach]:
             yield variable.build_breach("hca-takes-all", message)
         if variable.pod and not variable.value.startswith("^") and any(_DEVICE.fullmatch(name) for name in names):
             yield from _check_vf_names(corpus, variable, variable.pod)
+
+
+def _uses_few_gpus(variable: EnvironmentVariable) -> bool:
+    return 0 < max((pod.count_gpus() for pod in variable.list_pods()), default=0) < _FEW_GPUS
 
 
 def _takes_all(names: list[str]) -> bool:
@@ -75,8 +93,11 @@ def _check_vf_names(corpus: Corpus, variable: EnvironmentVariable, pod: PodTempl
 
 def check_settings(corpus: Corpus) -> Iterator[Breach]:
     """Find NCCL variables that differ between machines, disable RDMA, or are no longer read."""
-    for variable in iter_variables(corpus):
-        if variable.name == "NCCL_IB_GID_INDEX" and variable.value != "-1" and not variable.is_on_host_network():
+    variables = list(iter_variables(corpus))
+    infiniband = {id(variable.pod) for variable in variables if variable.pod and _names_infiniband(corpus, variable)}
+    for variable in variables:
+        is_read = not variable.is_on_host_network() and id(variable.pod) not in infiniband
+        if variable.name == "NCCL_IB_GID_INDEX" and variable.value != "-1" and is_read:
             message = f"GID index {variable.value} is right in some pods only; NCCL 2.21 and later find the index"
             yield variable.build_breach("gid-index-fixed", message)
         has_nics = variable.pod is not None and variable.pod.list_nic_requests()
@@ -92,6 +113,14 @@ def check_settings(corpus: Corpus) -> Iterator[Breach]:
             yield variable.build_breach("nccl-level-number", message)
 
 
+def _names_infiniband(corpus: Corpus, variable: EnvironmentVariable) -> bool:
+    """Return whether a variable or the networks of its pod are InfiniBand's, where NCCL reads no GID index."""
+    pattern = _INFINIBAND_VALUES.get(variable.name)
+    is_named = pattern is not None and pattern.search(variable.value) is not None
+    pods = variable.list_pods() if variable.name == "NCCL_IB_GID_INDEX" else ()
+    return is_named or any(network.type in _INFINIBAND for pod in pods for network in corpus.find_networks(pod))
+
+
 def check_bootstrap(corpus: Corpus) -> Iterator[Breach]:
     """Find values of NCCL_SOCKET_IFNAME that put bootstrap traffic on a rail."""
     for variable in iter_variables(corpus):
@@ -105,10 +134,6 @@ def check_bootstrap(corpus: Corpus) -> Iterator[Breach]:
             yield variable.build_breach(
                 "socket-ifname-rail", f"{rails[0]!r} is a rail: the whole job fails with this one NIC"
             )
-
-
-_INFINIBAND = {"ipoib", "ib-sriov"}
-"""CNI plugins that attach InfiniBand interfaces."""
 
 
 def check_traffic_class(corpus: Corpus) -> Iterator[Breach]:

@@ -32,6 +32,14 @@ _MERGED_KINDS = {"LLMInferenceService", "LLMInferenceServiceConfig"}
 """Kinds whose containers are merged over those of a base that is not in the file (KServe,
 pkg/controller/v1alpha1/llmisvc/config_merge.go).
 """
+_PEER_KINDS = {
+    *("MPIJob", "PyTorchJob", "TFJob", "JAXJob", "PaddleJob", "XGBoostJob", "TrainJob"),
+    *("TrainingRuntime", "ClusterTrainingRuntime", "JobSet", "LeaderWorkerSet"),
+    *("RayCluster", "RayJob", "RayService"),
+}
+"""Kinds whose pods find each other by the name of a service."""
+_SERVICE = re.compile(r"""\.svc\b|(?:^|[\s=,"'/@])(?!localhost:)[a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*:\d{2,5}\b""")
+"""Matches the name of a service, or a host's name with a port."""
 _SHM = "/dev/shm"  # noqa: S108 - a path inside the pod
 
 
@@ -95,7 +103,9 @@ def _find_user_id(pod: PodTemplate, context: dict[str, object]) -> int:
 def check_shared_memory(corpus: Corpus) -> Iterator[Breach]:
     """Find pods with several GPUs that keep the runtime's default /dev/shm of 64 MiB."""
     for pod in corpus.pods:
-        if pod.count_gpus() < _SEVERAL_GPUS or not pod.list_nic_requests() or pod.get("spec", "hostIPC") is True:
+        if pod.doc.kind in _MERGED_KINDS or pod.get("spec", "hostIPC") is True:
+            continue
+        if pod.count_gpus() < _SEVERAL_GPUS or not pod.list_nic_requests():
             continue
         in_memory = {
             str(volume.get("name"))
@@ -148,11 +158,7 @@ def check_extended_resources(corpus: Corpus) -> Iterator[Breach]:
             if not str(request.amount).isdigit():
                 message = f"{request.name} is {request.amount}; it must be a whole number"
                 yield Breach("resource-not-whole", pod.doc.tree, request.path, message)
-            if (
-                _is_shared_device(corpus, request.name)
-                and str(request.amount).isdigit()
-                and int(str(request.amount)) > 1
-            ):
+            if (request.number or 0) > 1 and _is_shared_device(corpus, request.name):
                 message = f"{request.amount} shares of {request.name} have no more effect than one"
                 yield Breach("shared-resource-count", pod.doc.tree, request.path, message)
 
@@ -172,7 +178,8 @@ def check_rails(corpus: Corpus) -> Iterator[Breach]:
     """Find pods whose number of rails does not suit their number of GPUs, and NICs in a container without the GPUs."""
     for pod in corpus.pods:
         gpus, networks = pod.count_gpus(), len(pod.networks)
-        if gpus >= _SEVERAL_GPUS and 0 < networks < gpus and networks * 2 != gpus:
+        nics = sum(request.number or 0 for request in pod.list_nic_requests())  # one network may attach several
+        if gpus >= _SEVERAL_GPUS and 0 < networks < gpus and networks * 2 != gpus and nics <= networks:
             message = f"{gpus} GPUs share {networks} network{'s' if networks != 1 else ''}"
             path = pod.locate("metadata", "annotations", NETWORKS)
             yield Breach("rails-not-gpus", pod.doc.tree, path, message, key=True)
@@ -196,9 +203,23 @@ def check_host_network(corpus: Corpus) -> Iterator[Breach]:
             path = pod.locate("metadata", "annotations", NETWORKS)
             message = "hostNetwork is true, so no network of this annotation is attached"
             yield Breach("host-network-with-networks", pod.doc.tree, path, message, key=True)
-        if pod.count_gpus() and (pod.get("spec", "dnsPolicy") or "ClusterFirst") == "ClusterFirst":
+        is_default = (pod.get("spec", "dnsPolicy") or "ClusterFirst") == "ClusterFirst"
+        if is_default and pod.count_gpus() and (pod.doc.kind in _PEER_KINDS or _names_service(pod)):
             message = "with hostNetwork the default dnsPolicy resolves no service names"
             yield Breach("host-network-dns", pod.doc.tree, pod.locate("spec", "hostNetwork"), message, key=True)
+
+
+def _names_service(pod: PodTemplate) -> bool:
+    """Return whether a container's command or variables name another host."""
+    containers = [container for _, container in pod.list_containers(init=True)]
+    texts = [
+        text
+        for container in containers
+        for field in ("command", "args")
+        for _, text in enumerate_texts(container.get(field))
+    ]
+    texts += [str(env.get("value")) for container in containers for _, env in enumerate_mappings(container.get("env"))]
+    return any(_SERVICE.search(text) for text in texts)
 
 
 def check_images(corpus: Corpus) -> Iterator[Breach]:
