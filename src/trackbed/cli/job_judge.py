@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trackbed.cli.completion import complete_file
+from trackbed.cli.job_options import choose_rails_or_refuse
 from trackbed.cli.options import (
     emit_json,
     exit_unknown,
@@ -20,7 +21,6 @@ from trackbed.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trackbed.fabric.plan.plan import Plan
     from trackbed.prove.all_reduce import AllReduceFinding
     from trackbed.prove.nccl_log import NcclLog
 
@@ -45,12 +45,14 @@ def judge(file: str, fabric_file: str, rails: str | None, output_format: str) ->
       kubectl logs job/all-reduce-launcher | trackbed job judge -
       trackbed job judge all-reduce.log -f fabric.yaml --rails 0-3 -o json
     """
+    from trackbed.cluster.jobs.requirements import narrow_plan
     from trackbed.prove.all_reduce import judge_all_reduce
     from trackbed.prove.nccl_log import MAX_BYTES, read_nccl_log
 
     if file == fabric_file == "-":
         refuse("the log and the Fabric cannot both come from standard input; name a file for one of them")
-    plan = _choose_rails(read_plan(fabric_file), rails)
+    plan = read_plan(fabric_file)
+    plan = narrow_plan(plan, choose_rails_or_refuse(plan, rails))
     log = read_nccl_log(read_input_or_exit(file, MAX_BYTES).decode(errors="replace"))
     if log.program and "all_reduce" not in log.program:
         refuse(f"{file}: this is a log of {log.program}; all_reduce_perf is judged alone")
@@ -62,17 +64,6 @@ def judge(file: str, fabric_file: str, rails: str | None, output_format: str) ->
         click.echo("the log does not say which ports NCCL used; add --nccl NCCL_DEBUG=INFO to `job new`", err=True)
     verdicts = {finding.verdict for finding in findings}
     raise SystemExit(1 if verdicts & {"fail", "warn"} else 3 if verdicts & {"unknown", "not-tested"} else 0)
-
-
-def _choose_rails(plan: Plan, rails: str | None) -> Plan:
-    from trackbed.cluster.jobs.rail_choice import choose_rails
-    from trackbed.cluster.jobs.requirements import narrow_plan
-
-    try:
-        numbers = choose_rails(plan, rails)
-    except ValueError as error:
-        refuse(f"--rails {rails}: {error}")
-    return narrow_plan(plan, numbers)
 
 
 def _explain_nothing(file: str, log: NcclLog) -> str:

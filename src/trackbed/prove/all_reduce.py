@@ -19,6 +19,7 @@ from trackbed.prove.nccl_log import AllReduce, NcclLog
 _LEAST_OF_CLASS: Final = 3
 """Rails from which they have a median."""
 _LINKS: Final = {"ethernet": "RoCE", "infiniband": "IB"}
+_TWO: Final = "take two nodes or more, or `job new --no-nvlink --nccl NCCL_DEBUG=INFO`"
 _RING: Final = (
     "NCCL's trees load the NICs with less than this counts, between two nodes above all: measure with NCCL_ALGO=Ring"
 )
@@ -48,8 +49,7 @@ def _judge_bandwidth(plan: Plan, log: NcclLog) -> Iterator[AllReduceFinding]:
     largest, rails = log.results[-1], _name_groups(plan, log)
     hosts = Counter(rank.host for rank in log.ranks)
     if len(hosts) == 1:
-        reason = f"all ranks were on {next(iter(hosts))}: nothing is said of the rails; take two nodes or more"
-        yield AllReduceFinding("unknown", "all rails", reason)
+        yield _judge_one_host(plan, log, next(iter(hosts)), largest)
     elif len(rails) > 1 and largest.group_seconds:
         yield from _judge_rails(plan, log, rails, largest)
     else:
@@ -58,6 +58,19 @@ def _judge_bandwidth(plan: Plan, log: NcclLog) -> Iterator[AllReduceFinding]:
         subject = "each rail, on average" if len(rails) > 1 else "all rails" if width > 1 else "one rail"
         gbps = _compute_bandwidth(largest.size, largest.seconds, ranks)
         yield _judge_value(subject, gbps, _compute_rate(plan, width), largest.size)
+
+
+def _judge_one_host(plan: Plan, log: NcclLog, host: str, largest: AllReduce) -> AllReduceFinding:
+    """Judge an all-reduce on one host, where channels through NICs show that NVLink was off.
+
+    Each GPU then hands on the whole ring by its own NIC: the bandwidth is that of the slowest rail, not of all.
+    """
+    if not log.channels:
+        reason = f"all ranks were on {host}, and no channel through a NIC is seen: nothing is said of the rails; {_TWO}"
+        return AllReduceFinding("unknown", "all rails", reason)
+    gbps = _compute_bandwidth(largest.size, largest.seconds, len(log.ranks))
+    rate = _compute_rate(plan, len(plan.common.rails) / len(log.ranks))
+    return _judge_value(f"the slowest rail of {host}", gbps, rate, largest.size)
 
 
 def _judge_rails(plan: Plan, log: NcclLog, rails: Mapping[int, str], largest: AllReduce) -> Iterator[AllReduceFinding]:
@@ -94,7 +107,7 @@ def _compute_bandwidth(size: int, seconds: float, ranks: int) -> float:
     return 2 * (ranks - 1) / ranks * size * 8 / seconds / 1e9
 
 
-def _compute_rate(plan: Plan, ports: int) -> float | None:
+def _compute_rate(plan: Plan, ports: float) -> float | None:
     """Return the rate of some ports in Gb/s, if the Fabric states it."""
     return ports * plan.rate_gbps if plan.rate_gbps else None
 

@@ -244,7 +244,21 @@ def test_new_pods_measure_over_two_nodes(fabric: Path) -> None:
     ]
     assert first["resources"] == second["resources"]
     alone = run("new", "job", "-f", fabric, *HOST_DEVICE, "--image", "i", "--node-count", "1")
-    assert alone.stderr == "on one node the all-reduce stays on NVLink and uses no rail; take --node-count 2 or more\n"
+    assert alone.stderr.startswith(
+        "on one node the all-reduce stays on NVLink and uses no rail; take --node-count 2 or"
+    )
+
+
+def test_a_job_without_nvlink_is_on_one_node_and_uses_its_rails(fabric: Path) -> None:
+    written = run("new", "pod", "-f", fabric, *HOST_DEVICE, "--image", "i", "--no-nvlink")
+    [container] = containers(written.stdout)
+    variables = {variable["name"]: variable.get("value") for variable in container["env"]}
+    off = {name: variables[name] for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NVLS_ENABLE")}
+    assert off == {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NVLS_ENABLE": "0"}
+    assert "NVLink" not in written.stderr
+    for others in (("--node-count", "2"), ("--by-rail",)):
+        refused = run("new", "mpijob", "-f", fabric, *HOST_DEVICE, "--image", "i", "--no-nvlink", *others)
+        assert (refused.exit_code, "--no-nvlink is for an all-reduce on one node" in refused.stderr) == (2, True)
 
 
 def test_new_jobs_state_cpu_memory_and_huge_pages_as_request_and_limit(fabric: Path) -> None:

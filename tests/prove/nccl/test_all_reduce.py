@@ -88,6 +88,17 @@ def test_a_job_on_one_host_and_a_fabric_without_a_rate_say_nothing_of_the_rails(
     assert (unstated.verdict, "spec.rate" in unstated.reason) == ("unknown", True)
 
 
+@pytest.mark.parametrize(
+    ("gpus", "ports", "share", "verdict"), [(8, 1, 0.97, "pass"), (8, 1, 0.5, "fail"), (4, 2, 0.97, "pass")]
+)
+def test_with_nvlink_off_one_host_has_the_bandwidth_of_its_slowest_rail(
+    gpus: int, ports: int, share: float, verdict: str
+) -> None:
+    seconds = compute_seconds(share * ports * RATE, ranks=gpus)
+    lines = [*build_ranks(HOSTS[:1], gpus=gpus), build_channel(HOSTS[0], "IB/3/GDRDMA"), build_result(seconds)]
+    assert list_verdicts(judge(*lines)) == [(verdict, f"the slowest rail of {HOSTS[0]}")]
+
+
 def test_wrong_sums_fail_whatever_the_bandwidth() -> None:
     seconds = compute_seconds(0.97 * RAILS * RATE, ranks=16)
     findings = judge(*build_ranks(), build_result(seconds, wrong="12"))

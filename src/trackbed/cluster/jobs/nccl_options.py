@@ -17,8 +17,13 @@ NCCL_OPTIONS = {
     "NCCL_BUFFSIZE": "bytes of the buffer between two GPUs (4 MiB); more for long distances",
     "NCCL_ALGO": "algorithms, such as Ring or Tree; for comparisons, since NCCL chooses by size",
     "NCCL_NVLS_ENABLE": "0 turns off reductions in NVLink switches",
+    "NCCL_MNNVL_ENABLE": "0 keeps nodes of one NVLink domain from NVLink between them",
+    "NCCL_P2P_DISABLE": "1 keeps GPUs of a node from each other's memory, by NVLink and by PCIe",
+    "NCCL_SHM_DISABLE": "1 keeps GPUs of a node from shared memory",
 }
 """Name of an environment variable -> what it does; in brackets NCCL's default."""
+NVLINK_OFF = ("NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1", "NCCL_NVLS_ENABLE=0", "NCCL_MNNVL_ENABLE=0")
+"""Settings by which the GPUs of a node reach each other through its NICs alone."""
 
 
 def parse_nccl_options(settings: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
