@@ -207,3 +207,10 @@ def test_a_quantity_that_cannot_be_read_is_refused_in_words(value: str, expected
     problems = [problem.message for problem in lint(index_documents(documents), index_crds(), early)]
     field = f"spec.containers[0].resources.limits.memory is {value!r}"
     assert problems == ([f"{field}, it must be {expected}"] if expected else [])
+
+
+def test_what_a_test_expects_is_named_alone() -> None:
+    head = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a.example.org}\n"
+    assert _rules(head) == ["partial-object"]
+    assert _rules(f"{head}status: {{storedVersions: [v1]}}\n") == ["partial-object"]
+    assert "missing-field" in _rules(f"{head}spec: {{group: example.org}}\n")

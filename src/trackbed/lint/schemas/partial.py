@@ -1,4 +1,7 @@
-"""Partial objects: patches of Kustomize, which hold only the fields that they change, and templates without values."""
+"""Partial objects: patches of Kustomize, which hold only the fields that they change, and templates without values.
+
+Objects that are named alone, or with a status, are what a test expects or what is to be deleted.
+"""
 
 from collections.abc import Iterable
 
@@ -14,6 +17,7 @@ _LACKED_BY_PATCHES: dict[str, Path] = {
     "Job": ("spec", "template", "spec", "restartPolicy"),
 }
 """By kind, a field that an API server refuses an object without, and that no patch needs."""
+_NAMED_ALONE = {"apiVersion", "kind", "metadata", "status"}
 _MERGE_KEY = "name"
 _SEVERAL = 2
 
@@ -23,11 +27,14 @@ def is_partial(doc: Document, missing: Iterable[tuple[Path, Schema]]) -> bool:
 
     `missing` holds each mapping that lacks fields with its schema. The name of a template is filled in later. A patch
     has none of several required fields, or neither an image in its pod template nor another field that it needs.
+    Objects of others are not judged so: an operator may take one without a spec.
     """
     if is_template(doc.tree):
         return True
     if not is_built_in(doc.group):
         return False
+    if isinstance(doc.tree.value, dict) and doc.tree.value.keys() <= _NAMED_ALONE:
+        return True
     path = _LACKED_BY_PATCHES.get(doc.kind)
     if path and doc.get(*path) is None and not _has_image(doc):
         return True
