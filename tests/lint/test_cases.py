@@ -189,6 +189,7 @@ def test_a_claim_or_an_injector_gives_the_device_of_a_network() -> None:
     operator = "apiVersion: sriovnetwork.openshift.io/v1\nkind: SriovOperatorConfig\nmetadata: {name: default}\n"
     assert rules(network, bare, operator + "spec: {}\n") == []
     assert rules(network, bare, operator + "spec: {enableInjector: false}\n") == ["network-resource-not-requested"]
+    assert rules(network.replace("nvidia.com/rail0", "openshift.io/rail0"), bare) == [], "the operator's own prefix"
 
 
 @pytest.mark.parametrize(("isolation", "expected"), [("", []), (', "rdmaIsolation": true', ["rdma-after-ib-sriov"])])
@@ -424,3 +425,22 @@ def test_amounts_written_as_text_are_counted(nics: str, *, is_told: bool) -> Non
     container = f"{{name: a, image: a, resources: {{limits: {{nvidia.com/gpu: '8', rdma/roce: {nics}}}}}}}"
     text = f"apiVersion: v1\nkind: Pod\n{network}\nspec: {{containers: [{container}]}}\n"
     assert ("rails-not-gpus" in rules(text)) is is_told, "a network that attaches two NICs counts as two"
+
+
+@pytest.mark.parametrize(("namespace", "expected"), [(", namespace: rails", ["network-in-other-namespace"]), ("", [])])
+def test_a_network_without_a_namespace_is_where_it_is_applied(namespace: str, expected: list[str]) -> None:
+    network = (
+        f"apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {{name: a{namespace}}}\n"
+        'spec: {config: \'{"cniVersion": "1.0.0", "name": "a", "type": "macvlan", "master": "eth1"}\'}\n'
+    )
+    metadata = "{name: a, namespace: training, annotations: {k8s.v1.cni.cncf.io/networks: a}}"
+    text = f"{network}---\napiVersion: v1\nkind: Pod\nmetadata: {metadata}\n"
+    assert rules(f"{text}spec: {{containers: [{{name: a, image: a}}]}}\n") == expected
+
+
+@pytest.mark.parametrize(("kind", "is_told"), [("RayCluster", False), ("OtherCluster", True)])
+def test_kuberay_mounts_memory_itself(kind: str, *, is_told: bool) -> None:
+    container = "{name: a, image: a, resources: {limits: {nvidia.com/gpu: 8, rdma/hca: 1}}}"
+    spec = f"{{workerGroupSpecs: [{{template: {{spec: {{containers: [{container}]}}}}}}]}}"
+    text = f"apiVersion: ray.io/v1\nkind: {kind}\nmetadata: {{name: a}}\nspec: {spec}\n"
+    assert ("shm-missing" in rules(text)) is is_told

@@ -20,6 +20,8 @@ _PLUGIN_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _NAME_LIMIT = 63
 _INJECTED_KINDS = {"SriovNetwork", "SriovIBNetwork"}
 """Networks of the SR-IOV operator."""
+_OPERATOR_PREFIX = "openshift.io/"
+"""Prefix of its resources, unless it is told another one (RESOURCE_PREFIX)."""
 WITHOUT_DEVICE = {"ovs", "macvlan", "ipvlan", "vlan", "ipoib"}
 """CNI types that do not move a device into the pod."""
 
@@ -72,15 +74,21 @@ def _report_unused_pools(pools_by_family: dict[str, dict[str, Document]], uses: 
 def check_network_names(corpus: Corpus) -> Iterator[Breach]:
     """Find networks that pods request but the input does not define.
 
-    Only in folders that define networks, or that use some which are defined elsewhere; others are incomplete.
+    Only in folders that define networks, or that use some which are defined elsewhere; others are incomplete. A network
+    attachment without a namespace gets that in which it is applied, which may be the pods'.
     """
     namespaces = {network.name: network.namespace for network in reversed(corpus.networks)}
+    unplaced = {
+        network.name
+        for network in corpus.networks
+        if network.doc.kind == "NetworkAttachmentDefinition" and not network.doc.namespace
+    }
     folders = {network.doc.folder for network in corpus.networks}
     folders |= {pod.doc.folder for pod in corpus.pods if corpus.find_networks(pod)}
     for pod in corpus.pods:
         for request in pod.networks if pod.doc.folder in folders else ():
             namespace = request.namespace or pod.namespace
-            if (namespace, request.name) in corpus.networks_by_name:
+            if (namespace, request.name) in corpus.networks_by_name or request.name in unplaced:
                 continue
             if request.name in namespaces:
                 message = f"network {request.name!r} is in namespace {namespaces[request.name]!r}, not in {namespace!r}"
@@ -178,7 +186,7 @@ def check_resources_requested(corpus: Corpus) -> Iterator[Breach]:
         for name, uses in _map_needed_devices(corpus, pod).items():
             network, first = uses[0]
             keys = [key for key in counts if key == name or ("/" not in name and key.rpartition("/")[2] == name)]
-            if not keys and not _is_injected(corpus, network):
+            if not keys and not _is_injected(corpus, network, name):
                 hint = suggest_name(name, counts)
                 message = f"{network.doc.title} needs resource {name!r}, which no container asks for{hint}"
                 yield Breach("network-resource-not-requested", first.tree, first.path, message)
@@ -187,11 +195,12 @@ def check_resources_requested(corpus: Corpus) -> Iterator[Breach]:
                 yield Breach("resource-count", first.tree, first.path, message)
 
 
-def _is_injected(corpus: Corpus, network: Network) -> bool:
+def _is_injected(corpus: Corpus, network: Network, resource: str) -> bool:
     """Return whether a webhook adds the request: the SR-IOV operator's injector, which is on by default."""
     configs = corpus.select_kinds("SriovOperatorConfig")
     is_off = any(config.get("spec", "enableInjector") is False for config in configs)
-    return (network.doc.kind in _INJECTED_KINDS or bool(configs)) and not is_off
+    is_of_operator = network.doc.kind in _INJECTED_KINDS or resource.startswith(_OPERATOR_PREFIX)
+    return (is_of_operator or bool(configs)) and not is_off
 
 
 def _map_needed_devices(corpus: Corpus, pod: PodTemplate) -> dict[str, list[tuple[Network, NetworkRequest]]]:

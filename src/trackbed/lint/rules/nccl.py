@@ -126,9 +126,12 @@ def check_bootstrap(corpus: Corpus) -> Iterator[Breach]:
     for variable in iter_variables(corpus):
         if variable.name != "NCCL_SOCKET_IFNAME" or variable.value.startswith("^"):
             continue
-        networks = variable.pod.networks if variable.pod else ()
-        attached = {request.interface for request in networks if request.interface}
-        attached |= {f"net{number + 1}" for number, _ in enumerate(networks)}
+        attached = {
+            name
+            for pod in variable.list_pods()
+            for number, request in enumerate(pod.networks, 1)
+            for name in (request.interface, f"net{number}")
+        }
         rails = [name for name in variable.value.lstrip("=").split(",") if name in attached or _RAIL.fullmatch(name)]
         if rails:
             yield variable.build_breach(
