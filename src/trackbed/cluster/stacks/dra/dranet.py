@@ -29,7 +29,7 @@ DRIVER = "dra.net"
 NAMESPACE = "kube-system"
 """Namespace of DRANET's upstream manifests, in which pods may be privileged and start before ordinary pods."""
 _RAN = (
-    "2026-11-28, on emulated servers by its own chart and program: dranet at f258477, scheduler and kubelet of "
+    "2026-11-29, on emulated servers by its own chart and program: dranet at f258477, scheduler and kubelet of "
     "Kubernetes 1.36.3; RDMA (mode shared) on 8 of 8 rails between pods; after them all ports, RDMA devices and "
     "addresses were back"
 )

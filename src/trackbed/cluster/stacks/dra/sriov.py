@@ -61,7 +61,7 @@ _TRACES = (
     "/var/run/cdi and /var/lib/cni/sriov"
 )
 _RAN = (
-    "2026-11-28, on emulated servers by its own charts and programs: dra-driver-sriov at cd9404f, sriov-cni 2.10.0, "
+    "2026-11-29, on emulated servers by its own charts and programs: dra-driver-sriov at cd9404f, sriov-cni 2.10.0, "
     "Network Operator 26.4.1, NV-IPAM, scheduler and kubelet of Kubernetes 1.36.3; RDMA (mode shared) on 8 of 8 rails "
     "between pods; after them all VFs and addresses were back, with other names and leftover files (below)"
 )

@@ -128,7 +128,7 @@ STACK = Stack(
         lambda _: Writes(0, "measured by the API server itself: a starting pod asks it nothing"),
         _count_pods,
         kubernetes="1.29",
-        ran="2026-11-28, on emulated servers: API server, scheduler and kubelet of Kubernetes 1.36.3, containerd "
+        ran="2026-11-29, on emulated servers: API server, scheduler and kubelet of Kubernetes 1.36.3, containerd "
         "2.2.2; RDMA (mode shared) on 8 of 8 rails between pods, nothing left after them",
     ),
     needs=(

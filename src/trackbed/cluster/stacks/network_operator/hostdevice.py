@@ -164,7 +164,7 @@ def _find_refusals(plan: Plan) -> Iterator[Problem]:
 
 
 _RAN = (
-    "2026-11-28, on emulated servers by its own charts and programs: Network Operator 26.4.1, device plugin 3.11.0, "
+    "2026-11-29, on emulated servers by its own charts and programs: Network Operator 26.4.1, device plugin 3.11.0, "
     "Multus 4.3.0, host-device 1.9.1, NV-IPAM; RDMA (mode shared) on 8 of 8 rails between pods, nothing left "
     "after them"
 )

@@ -42,7 +42,7 @@ def _find_refusals(plan: Plan) -> Iterator[Problem]:
 
 
 _RAN = (
-    "2026-11-28, on emulated servers by its own chart and programs: Network Operator 26.4.1, shared RDMA device plugin "
+    "2026-11-29, on emulated servers by its own chart and programs: Network Operator 26.4.1, shared RDMA device plugin "
     "1.5.3, Multus 4.3.0, macvlan 1.9.1, NV-IPAM; packets of RDMA's size on 8 of 8 rails between pods, no RDMA, as "
     "soft-RoCE cannot over macvlan; nothing left after them"
 )

@@ -18,7 +18,7 @@ from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.plan.plan import Plan
 
 _RAN = (
-    "2026-11-28, on emulated servers by its own charts and programs: Network Operator 26.4.1, SR-IOV operator 1.6.0, "
+    "2026-11-29, on emulated servers by its own charts and programs: Network Operator 26.4.1, SR-IOV operator 1.6.0, "
     "device plugin 3.11.0, Multus 4.3.0, sriov-cni 2.10.0; RDMA on 8 of 8 rails between pods, nothing left after them"
 )
 

@@ -127,7 +127,7 @@ def _count_writes(plan: Plan) -> Writes:
 
 
 _RAN = (
-    "2026-11-28, on emulated servers by its own chart and programs: Spiderpool 1.2.2 (solution 1), SR-IOV operator "
+    "2026-11-29, on emulated servers by its own chart and programs: Spiderpool 1.2.2 (solution 1), SR-IOV operator "
     "v1.3.0 of its chart, sriov-cni 2.10.0, Multus 4.3.0; RDMA (mode shared) on 8 of 8 rails between pods; after them "
     "all VFs were back, 8 of 48 under other names"
 )

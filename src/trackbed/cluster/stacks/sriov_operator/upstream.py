@@ -47,9 +47,9 @@ def _find_refusals(plan: Plan) -> Iterator[Problem]:
 
 
 _RAN = (
-    "2026-11-28, on emulated servers by its own charts and programs: SR-IOV operator 1.6.0, device plugin 3.11.0, "
+    "2026-11-29, on emulated servers by its own charts and programs: SR-IOV operator 1.6.0, device plugin 3.11.0, "
     "sriov-cni 2.10.0, Whereabouts 0.9.4, Multus 4.3.0; RDMA (mode shared) on 8 of 8 rails between pods; after them "
-    "all VFs were back, one under another name"
+    "all VFs were back, at times one under another name"
 )
 STACK = Stack(
     name="sriov-operator",
