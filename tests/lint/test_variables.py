@@ -139,3 +139,14 @@ def test_a_gid_index_counts_on_roce_alone(other: str, expected: list[str]) -> No
     env = f"env: [{{name: NCCL_IB_GID_INDEX, value: '3'}}, {other}]"
     text = f"{_HEAD}  containers:\n    - {{name: a, image: a, {env}}}\n"
     assert [rule for rule, _ in _lint(text) if rule == "gid-index-fixed"] == expected
+
+
+@pytest.mark.parametrize(("plugin", "severity"), [("macvlan", "warning"), ("host-device", "note")])
+def test_a_gid_index_is_a_warning_where_pods_share_ports(plugin: str, severity: str) -> None:
+    config = json.dumps({"cniVersion": "1.0.0", "name": "rail0", "type": plugin})
+    network = "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: rail0}\n"
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, annotations: {k8s.v1.cni.cncf.io/networks: rail0}}\n"
+    spec = "spec: {containers: [{name: a, image: a, env: [{name: NCCL_IB_GID_INDEX, value: '3'}]}]}\n"
+    documents, early = parse_manifests(f"{network}spec: {{config: '{config}'}}\n---\n{pod}{spec}".encode(), "a.yaml")
+    problems = lint(index_documents(documents), None, early)
+    assert [problem.severity for problem in problems if problem.rule == "gid-index-fixed"] == [severity]

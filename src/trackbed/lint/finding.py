@@ -39,6 +39,8 @@ class Breach(NamedTuple):
     edit: Edit | None = None
     place: Place | None = None
     """Place of the violation; None for the place of `path`."""
+    severity: Severity | None = None
+    """None for that of the rule."""
 
 
 class LintProblem(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -106,6 +106,7 @@ def _to_problem(breach: Breach, starts: _ObjectStarts) -> LintProblem:
     objects = starts.get(place.file, [])
     before = bisect_right(objects, place.line, key=lambda start: start[0])
     title = objects[before - 1][1] if before else ""
+    severity = breach.severity or rule.severity
     return LintProblem(
-        rule.id, rule.severity, place.file, place.line, place.column, breach.message, rule.fix, title, breach.edit
+        rule.id, severity, place.file, place.line, place.column, breach.message, rule.fix, title, breach.edit
     )

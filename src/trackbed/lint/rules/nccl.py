@@ -30,6 +30,8 @@ A name by PCI place (rocep1s0f1) ends in a function, of which there are 8.
 """
 _FEW_GPUS = 4
 """Servers with fewer GPUs have no ten RDMA devices."""
+_SHARED = {"macvlan", "ipvlan"}
+"""CNI plugins by which pods share a port, and with it one table of GIDs."""
 _INFINIBAND = {"ipoib", "ib-sriov"}
 """CNI plugins that attach InfiniBand interfaces."""
 _INFINIBAND_VALUES = {
@@ -99,7 +101,8 @@ def check_settings(corpus: Corpus) -> Iterator[Breach]:
         is_read = not variable.is_on_host_network() and id(variable.pod) not in infiniband
         if variable.name == "NCCL_IB_GID_INDEX" and variable.value != "-1" and is_read:
             message = f"GID index {variable.value} is right in some pods only; NCCL 2.21 and later find the index"
-            yield variable.build_breach("gid-index-fixed", message)
+            breach = variable.build_breach("gid-index-fixed", message)
+            yield breach if _shares_ports(corpus, variable) else breach._replace(severity="note")
         has_nics = variable.pod is not None and variable.pod.list_nic_requests()
         if variable.name == "NCCL_IB_DISABLE" and variable.value == "1" and has_nics:
             yield variable.build_breach(
@@ -111,6 +114,11 @@ def check_settings(corpus: Corpus) -> Iterator[Breach]:
         if variable.name in _LEVELS and variable.value.isdigit():
             message = f"{variable.name}={variable.value}: numbers are deprecated; write LOC, PIX, PXB, PHB or SYS"
             yield variable.build_breach("nccl-level-number", message)
+
+
+def _shares_ports(corpus: Corpus, variable: EnvironmentVariable) -> bool:
+    """Return whether other pods are known to add GIDs to the tables of this pod's ports."""
+    return any(network.type in _SHARED for pod in variable.list_pods() for network in corpus.find_networks(pod))
 
 
 def _names_infiniband(corpus: Corpus, variable: EnvironmentVariable) -> bool:
@@ -150,10 +158,6 @@ def check_traffic_class(corpus: Corpus) -> Iterator[Breach]:
             if settings and "NCCL_IB_TC" not in names and pod.list_nic_requests():
                 message = f"{settings[0]} is set and NCCL_IB_TC is not: RoCE traffic goes out in traffic class 0"
                 yield Breach("traffic-class-unset", pod.doc.tree, (*path, "env"), message, key=True)
-
-
-_SHARED = {"macvlan", "ipvlan"}
-"""CNI plugins by which pods share a port, and with it one table of GIDs."""
 
 
 def check_version(corpus: Corpus) -> Iterator[Breach]:
