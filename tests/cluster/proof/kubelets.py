@@ -17,12 +17,14 @@ from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.namespaces import fresh_netns
+from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.proof.objects import PROOF
 from trackbed.kernel.netlink.netns import enter_netns
 
@@ -77,8 +79,13 @@ class Kubelets:
                 self.processes[name].wait()
 
     def _set_phase(self, pod: dict[str, Any], phase: str) -> None:
+        """Tell the phase of a pod, unless it was deleted meanwhile."""
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}/status"
-        self.client.run(self.client.dynamic.client.merge(path, {"status": {"phase": phase}}))
+        try:
+            self.client.run(self.client.dynamic.client.merge(path, {"status": {"phase": phase}}))
+        except ApiRefusedError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
 
     def _prepare(self, name: str, pod: dict[str, Any]) -> None:
         """Make the network and the files of a pod, and start its container."""
