@@ -427,20 +427,48 @@ def test_amounts_written_as_text_are_counted(nics: str, *, is_told: bool) -> Non
     assert ("rails-not-gpus" in rules(text)) is is_told, "a network that attaches two NICs counts as two"
 
 
-@pytest.mark.parametrize(("namespace", "expected"), [(", namespace: rails", ["network-in-other-namespace"]), ("", [])])
-def test_a_network_without_a_namespace_is_where_it_is_applied(namespace: str, expected: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("namespace", "of_pod", "expected"),
+    [
+        pytest.param(", namespace: rails", ", namespace: training", ["network-in-other-namespace"], id="both are said"),
+        pytest.param("", ", namespace: training", [], id="that of the network is not"),
+        pytest.param(", namespace: rails", "", [], id="that of the pod is not"),
+    ],
+)
+def test_what_has_no_namespace_is_where_it_is_applied(namespace: str, of_pod: str, expected: list[str]) -> None:
     network = (
         f"apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {{name: a{namespace}}}\n"
         'spec: {config: \'{"cniVersion": "1.0.0", "name": "a", "type": "macvlan", "master": "eth1"}\'}\n'
     )
-    metadata = "{name: a, namespace: training, annotations: {k8s.v1.cni.cncf.io/networks: a}}"
+    metadata = f"{{name: a{of_pod}, annotations: {{k8s.v1.cni.cncf.io/networks: a}}}}"
     text = f"{network}---\napiVersion: v1\nkind: Pod\nmetadata: {metadata}\n"
     assert rules(f"{text}spec: {{containers: [{{name: a, image: a}}]}}\n") == expected
 
 
-@pytest.mark.parametrize(("kind", "is_told"), [("RayCluster", False), ("OtherCluster", True)])
-def test_kuberay_mounts_memory_itself(kind: str, *, is_told: bool) -> None:
+@pytest.mark.parametrize(
+    ("kind", "is_told"), [("RayCluster", False), ("OtherCluster", True), ("DynamoGraphDeployment", False)]
+)
+def test_some_operators_mount_memory_themselves(kind: str, *, is_told: bool) -> None:
     container = "{name: a, image: a, resources: {limits: {nvidia.com/gpu: 8, rdma/hca: 1}}}"
     spec = f"{{workerGroupSpecs: [{{template: {{spec: {{containers: [{container}]}}}}}}]}}"
     text = f"apiVersion: ray.io/v1\nkind: {kind}\nmetadata: {{name: a}}\nspec: {spec}\n"
     assert ("shm-missing" in rules(text)) is is_told
+
+
+def test_a_network_of_two_set_ups_needs_the_resource_of_one() -> None:
+    network = nad('{"cniVersion": "1.0.0", "name": "rail0", "type": "sriov"}')
+    spec = "{resourceName: vf, networkNamespace: default}"
+    other = f"apiVersion: sriovnetwork.openshift.io/v1\nkind: SriovNetwork\nmetadata: {{name: rail0}}\nspec: {spec}\n"
+    assert "network-resource-not-requested" in rules(network, pod("", limits=""))
+    assert "network-resource-not-requested" not in rules(network, other, pod("", limits="openshift.io/vf: 1"))
+
+
+def test_the_default_network_may_take_a_device() -> None:
+    network = nad('{"cniVersion": "1.0.0", "name": "rail0", "type": "sriov"}')
+    alone = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a%s}\nspec: {containers: [{name: a, image: a, resources: %s}]}\n"
+    )
+    limits = "{limits: {nvidia.com/rail0: 1}}"
+    assert "resource-without-network" in rules(network, alone % ("", limits))
+    annotation = ", annotations: {v1.multus-cni.io/default-network: default/rail0}"
+    assert "resource-without-network" not in rules(network, alone % (annotation, limits))

@@ -141,6 +141,7 @@ def test_a_patch_of_a_workload_needs_no_required_fields(spec: str, expected: lis
         ("apiVersion: kubeflow.org/v1\nkind: MPIJob\nmetadata: {name: a}\nspec: {}\n", ["no-schema"]),
         ("apiVersion: kubeflow.org/v3\nkind: MPIJob\nmetadata: {name: a}\nspec: {}\n", ["unknown-kind"]),
         ("apiVersion: v1\nkind: PatchTransformer\nmetadata: {name: a}\n", ["no-schema"]),
+        ("apiVersion: v1\nkind: Template\nmetadata: {name: a}\n", ["no-schema"]),
         ("apiVersion: v1\nkind: Pot\nmetadata: {name: a}\n", ["unknown-kind"]),
     ],
 )
@@ -214,3 +215,14 @@ def test_what_a_test_expects_is_named_alone() -> None:
     assert _rules(head) == ["partial-object"]
     assert _rules(f"{head}status: {{storedVersions: [v1]}}\n") == ["partial-object"]
     assert "missing-field" in _rules(f"{head}spec: {{group: example.org}}\n")
+
+
+@pytest.mark.parametrize("value", ["{}", ""])
+def test_a_field_belongs_below_what_is_there(value: str) -> None:
+    volume = f"{{name: v, downwardAPI: {value}, items: [{{path: a}}]}}"
+    spec = f"{{containers: [{{name: a, image: a}}], volumes: [{volume}]}}"
+    text = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {spec}\n"
+    documents, early = parse_manifests(text.encode(), "a.yaml")
+    problems = lint(index_documents(documents), index_crds(), early)
+    [message] = [problem.message for problem in problems if problem.rule == "unknown-field"]
+    assert message.endswith("it belongs at spec.volumes[0].downwardAPI.items")

@@ -14,6 +14,8 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _INTERFACE_BYTES = 15
 """Maximum length of an interface name: IFNAMSIZ of linux/if.h without the terminating NUL."""
 _RESERVED = {"lo", "eth0"}
+_DEFAULT_NETWORK = "v1.multus-cni.io/default-network"
+"""Annotation of Multus for a network in place of the cluster's own; it may take a device too."""
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -106,7 +108,7 @@ def check_resources_without_network(corpus: Corpus) -> Iterator[Breach]:
     known = {network.resource.name.rpartition("/")[2] for network in corpus.networks if network.resource}
     known |= {offer.name for offer in corpus.offers if offer.plugin == "sriov"}
     for pod in corpus.pods:
-        if NETWORKS in pod.get_annotations() or any(name in pod.get_annotations() for name in INJECT):
+        if any(name in pod.get_annotations() for name in (NETWORKS, _DEFAULT_NETWORK, *INJECT)):
             continue
         for request in pod.list_nic_requests():
             if request.name.rpartition("/")[2] in known:

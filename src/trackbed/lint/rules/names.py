@@ -1,6 +1,7 @@
 """Rules for references: pools, networks and resources that one object defines and another names."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
@@ -90,6 +91,8 @@ def check_network_names(corpus: Corpus) -> Iterator[Breach]:
             namespace = request.namespace or pod.namespace
             if (namespace, request.name) in corpus.networks_by_name or request.name in unplaced:
                 continue
+            if request.name in namespaces and not request.namespace and not pod.doc.namespace:
+                continue  # the pod gets the namespace in which it is applied
             if request.name in namespaces:
                 message = f"network {request.name!r} is in namespace {namespaces[request.name]!r}, not in {namespace!r}"
                 yield Breach("network-in-other-namespace", request.tree, request.path, message)
@@ -179,13 +182,18 @@ def _check_advertised(resource_name: str, offers_by_name: dict[str, list[Offer]]
 
 def check_resources_requested(corpus: Corpus) -> Iterator[Breach]:
     """Find pods that request the devices of their networks not at all or too few times."""
+    alternatives: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for network in corpus.networks:
+        if network.resource:
+            alternatives[network.namespace, network.name].append(network.resource.name)
     for pod in corpus.pods:
         if pod.get("spec", "resourceClaims"):
             continue  # a claim may give the devices
         counts = {request.name: request.number for request in pod.resources}
         for name, uses in _map_needed_devices(corpus, pod).items():
             network, first = uses[0]
-            keys = [key for key in counts if key == name or ("/" not in name and key.rpartition("/")[2] == name)]
+            names = [name, *alternatives[network.namespace, network.name]]
+            keys = [key for key in counts if any(_is_of(key, resource) for resource in names)]
             if not keys and not _is_injected(corpus, network, name):
                 hint = suggest_name(name, counts)
                 message = f"{network.doc.title} needs resource {name!r}, which no container asks for{hint}"
@@ -193,6 +201,11 @@ def check_resources_requested(corpus: Corpus) -> Iterator[Breach]:
             elif keys and (count := counts[keys[0]]) is not None and count < len(uses):
                 message = f"{len(uses)} networks take one {keys[0]!r} each, but the pod asks for {count}"
                 yield Breach("resource-count", first.tree, first.path, message)
+
+
+def _is_of(request: str, resource: str) -> bool:
+    """Return whether a pod's request is for a resource; an operator adds a prefix to one that has none."""
+    return request == resource or ("/" not in resource and request.rpartition("/")[2] == resource)
 
 
 def _is_injected(corpus: Corpus, network: Network, resource: str) -> bool:

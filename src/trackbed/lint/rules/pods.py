@@ -33,7 +33,8 @@ _MERGED_KINDS = {"LLMInferenceService", "LLMInferenceServiceConfig"}
 pkg/controller/v1alpha1/llmisvc/config_merge.go).
 """
 _RAY_KINDS = {"RayCluster", "RayJob", "RayService"}
-"""Kinds whose operator mounts memory at /dev/shm where nothing is (KubeRay, addEmptyDir in pkg/.../common/pod.go)."""
+_SHM_KINDS = {*_RAY_KINDS, "DynamoGraphDeployment", "DynamoComponentDeployment"}
+"""Kinds whose operator mounts memory at /dev/shm where nothing is (KubeRay: addEmptyDir; Dynamo: sharedMemory)."""
 _PEER_KINDS = _RAY_KINDS | {
     *("MPIJob", "PyTorchJob", "TFJob", "JAXJob", "PaddleJob", "XGBoostJob", "TrainJob"),
     *("TrainingRuntime", "ClusterTrainingRuntime", "JobSet", "LeaderWorkerSet"),
@@ -104,7 +105,7 @@ def _find_user_id(pod: PodTemplate, context: dict[str, object]) -> int:
 def check_shared_memory(corpus: Corpus) -> Iterator[Breach]:
     """Find pods with several GPUs that keep the runtime's default /dev/shm of 64 MiB."""
     for pod in corpus.pods:
-        if pod.doc.kind in _MERGED_KINDS | _RAY_KINDS or pod.get("spec", "hostIPC") is True:
+        if pod.doc.kind in _MERGED_KINDS | _SHM_KINDS or pod.get("spec", "hostIPC") is True:
             continue
         if pod.count_gpus() < _SEVERAL_GPUS or not pod.list_nic_requests():
             continue

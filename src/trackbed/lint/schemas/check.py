@@ -29,6 +29,8 @@ _OTHER_VERSIONS = {("kubeflow.org", "MPIJob", "v1")}
 """Versions that another program serves than the one whose CRD is known: here Kubeflow's Training Operator."""
 _KUSTOMIZE_PLUGINS = ("Transformer", "Generator")
 """Ends of the kinds that Kustomize reads itself, such as PatchTransformer; Kubernetes has none of these."""
+_OF_OPENSHIFT = {("", kind) for kind in ("Template", "DeploymentConfig", "BuildConfig", "ImageStream", "Route")}
+"""Kinds that OpenShift still reads in the core group, where they began."""
 _SYNONYMS = {"to": "dst", "destination": "dst", "via": "gw", "gateway": "gw", "nextHop": "gw"}
 """Fields by their names in other formats (netplan, NetworkManager), which are too different for a suggestion."""
 _MAX_CANDIDATES = 300
@@ -49,7 +51,7 @@ def check_schema(doc: Document, schemas: Schemas) -> Iterator[Breach]:
     elif versions and (doc.group, doc.kind, version) not in _OTHER_VERSIONS:
         known = " or ".join("/".join(filter(None, (doc.group, name))) for name in versions)
         yield Breach("unknown-kind", doc.tree, ("apiVersion",), f"{doc.kind} has no version {version!r}; write {known}")
-    elif is_built_in(doc.group) and not doc.kind.endswith(_KUSTOMIZE_PLUGINS):
+    elif is_built_in(doc.group) and not _is_of_another_program(doc):
         hint = suggest_name(doc.kind, schemas.list_kinds(doc.group))
         message = f"{doc.group or 'v1'} has no kind {doc.kind!r}{hint}"
         yield Breach("unknown-kind", doc.tree, ("kind",), message)
@@ -57,6 +59,10 @@ def check_schema(doc: Document, schemas: Schemas) -> Iterator[Breach]:
         hint = suggest_name(doc.kind, schemas.list_kinds(doc.group))
         message = f"no schema of {doc.kind} in {doc.group or 'v1'} is known, so its fields were not checked{hint}"
         yield Breach("no-schema", doc.tree, ("kind",), message)
+
+
+def _is_of_another_program(doc: Document) -> bool:
+    return (doc.group, doc.kind) in _OF_OPENSHIFT or doc.kind.endswith(_KUSTOMIZE_PLUGINS)
 
 
 def _iter_schema_breaches(doc: Document, kind_version: KindVersion) -> Iterator[Breach]:
@@ -124,11 +130,21 @@ def _suggest_field(tree: Tree, path: Path, unknown_field: str, schema: Schema) -
     ]
     nested = [place for place in places if _is_either_prefix(place[:-1], path)]
     if nested:
-        best = min(nested, key=lambda place: (tree.get(*place[:-1]) is None, len(place)))
+        best = min(
+            nested, key=lambda place: (not _has_parent(tree, path, place), len(_drop_indices(place)), -len(place))
+        )
         return f"; it belongs at {format_path(best)}"
     known = _get_subschema(schema, path).get("properties", {})
     synonym = _SYNONYMS.get(unknown_field, "")
     return f"; did you mean {synonym!r}?" if synonym in known else suggest_name(unknown_field, known)
+
+
+def _has_parent(tree: Tree, path: Path, place: Path) -> bool:
+    """Return whether the key below which a field belongs is there; `place` has no indices, and `path` has them."""
+    level, parent = _drop_indices(path), _drop_indices(place[:-1])
+    below = (*path, *parent[len(level) :]) if parent[: len(level)] == level else place[:-1]
+    above = tree.get(*below[:-1])
+    return not below or (below[-1] in above if isinstance(above, dict) else tree.get(*below) is not None)
 
 
 def _is_either_prefix(parent: Path, path: Path) -> bool:
