@@ -12,7 +12,7 @@ from trackbed_lab.cli.kubernetes_stack import locate_charts
 from trackbed_lab.cli.vm_run import load_plan
 from trackbed_lab.kubernetes.images import ImageError
 from trackbed_lab.kubernetes.job import PodInspection
-from trackbed_lab.kubernetes.stacks import STACKS, soft_rdma, spiderpool
+from trackbed_lab.kubernetes.stacks import STACKS, soft_rdma, spiderpool, whereabouts
 from trackbed_lab.kubernetes.stacks.lab_stack import ImageParts, LabStack, StackTools
 from trackbed_lab.kubernetes.stacks.programs_folder import ProgramsFolder
 from trackbed_lab.kubernetes.stacks.run import WITHOUT_NAMES, find_strays, list_skipped, render_helm
@@ -180,6 +180,18 @@ def test_a_program_that_the_folder_lacks_is_named(name: str, tmp_path: Path) -> 
     parts = ImageParts(plan, ProgramsFolder(tmp_path), tmp_path)
     with pytest.raises(ImageError, match=rf"{tmp_path}/(bin has no program \w+|charts/\S+ holds no files)"):
         list(STACKS[name].images(parts))
+
+
+@pytest.mark.parametrize(("ipam", "count"), [("nv-ipam", 0), ("whereabouts", 1)])
+def test_whereabouts_is_there_where_the_fabric_chooses_it(ipam: str, count: int, tmp_path: Path) -> None:
+    for program in ("bin/whereabouts", "usr/bin/busybox"):
+        (tmp_path / program).parent.mkdir(parents=True)
+        (tmp_path / program).write_text("")
+        (tmp_path / program).chmod(0o755)
+    _, plan = load_plan(None, "trackbed_lab.kubernetes.stacks", STACKS["network-operator-sriov"].fabric)
+    chosen = plan._replace(kubernetes=plan.kubernetes._replace(ipam=ipam))
+    images = list(whereabouts.iter_images(ImageParts(chosen, ProgramsFolder(tmp_path), tmp_path)))
+    assert [image.name for image in images] == ["ghcr.io/k8snetworkplumbingwg/whereabouts:v0.9.4"] * count
 
 
 def test_the_outermost_chart_is_taken(tmp_path: Path) -> None:

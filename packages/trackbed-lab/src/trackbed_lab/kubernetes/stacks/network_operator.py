@@ -11,7 +11,7 @@ from pathlib import Path
 from trackbed.cluster.stacks.releases import choose_release
 from trackbed_lab.kubernetes.images import ImageSpec
 from trackbed_lab.kubernetes.programs import Program
-from trackbed_lab.kubernetes.stacks import soft_rdma
+from trackbed_lab.kubernetes.stacks import soft_rdma, whereabouts
 from trackbed_lab.kubernetes.stacks.image_parts import (
     NOBODY,
     SLEEP,
@@ -117,8 +117,9 @@ def iter_operator_images(parts: ImageParts, names: Mapping[str, str]) -> Iterato
 
 
 def _iter_images(parts: ImageParts, names: Mapping[str, str]) -> Iterator[ImageSpec]:
-    """Yield the images of the operator, of what it starts for every stack of its own, and of the device plugin."""
+    """Yield the images of the operator, of what it starts for every stack of its own, of device plugin and IPAM."""
     yield from iter_operator_images(parts, names)
+    yield from whereabouts.iter_images(parts)
     yield build_multus_image(parts, names["multus"])
     plain, moving = ("tuning", "sbr", "macvlan"), ("host-device",)
     yield build_plugin_image(parts, names["cni-plugins"], plain, moving)
@@ -178,13 +179,14 @@ NODE_LABELS = {"feature.node.kubernetes.io/pci-15b3.present": "true"}
 _SRIOV = LabStack(
     name="network-operator-sriov",
     fabric="sriov.yaml",
-    charts=CHARTS,
+    charts=CHARTS | whereabouts.CHARTS,
     images=_build_sriov_images,
     go_programs=GO_PROGRAMS,
     node_files=soft_rdma.render_node_files(),
     node_labels=NODE_LABELS,
     after_chart=SUPPORT_IGB.format(namespace="nvidia-network-operator"),
     held=HELD,
+    held_in_api=whereabouts.count_held,
     leaves=RENAMED,
     skipped_charts=("gpu-operator",),
 )
