@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+import trackbed
 from tests.cluster.stacks.sites import HEAD
 from tests.cluster.webhook.live import Fixed, Webhook
 from tests.cluster.webhook.requests import request
@@ -69,6 +73,25 @@ def test_a_fabric_beyond_a_limit_is_refused(name: str, monkeypatch: pytest.Monke
     value, message = LIMITS[name]
     monkeypatch.setattr(fabric_process, name, value)
     assert message in str(decide(document(nodes=[{"hosts": "gpu-[0-49999]"}])).refusal)
+
+
+def test_a_process_that_ends_otherwise_is_not_taken_for_a_large_fabric(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(fabric_process, "MEMORY_BYTES", "no number")
+    refusal = str(decide(document()).refusal)
+    assert "the review's process ended with status 1" in refusal
+    assert "memory: cut it" not in refusal
+    assert "invalid literal for int()" in capfd.readouterr().err
+
+
+def test_the_process_imports_from_wherever_the_webhook_does() -> None:
+    program = "import sys; sys.path[:] = sys.argv[1:]; from tests.cluster.webhook.test_fabric_process import decide, "
+    program += "document; print(decide(document(rails=65)).refusal)"
+    interpreter = str(Path(sys.executable).resolve())  # without this environment's packages
+    command = [interpreter, "-IS", "-c", program, *sys.path, str(Path(trackbed.__file__).parents[1])]
+    process = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert process.stdout.startswith("spec.rails"), process.stderr
 
 
 def test_more_fabrics_than_may_wait_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ its standard input, the answer on its standard output, both JSON.
 """
 
 import asyncio
+import os
 import resource
 import sys
 
@@ -19,6 +20,8 @@ FABRIC_SECONDS = 8.0
 MEMORY_BYTES = 512 << 20
 MAX_REVIEWS = 4
 """Reviews that run or wait; more are refused at once."""
+_OUT_OF_MEMORY = 3
+"""Exit status of a process that reached its limit of memory."""
 _REMEDY = "cut it into several Fabrics with fewer nodes or rails"
 
 
@@ -53,11 +56,12 @@ class FabricReviewer:
 
 
 async def _decide_in_process(question: bytes) -> Verdict:
-    """Return the verdict of a new process, or a refusal if it exceeds a limit. Raises ReviewError."""
+    """Return the verdict of a new process, or a refusal if it ends without one. Raises ReviewError."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", __name__, str(MEMORY_BYTES), str(FABRIC_SECONDS)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},  # an entry point may have extended the path
     )
     try:
         async with asyncio.timeout(FABRIC_SECONDS):
@@ -69,14 +73,21 @@ async def _decide_in_process(question: bytes) -> Verdict:
             process.kill()
             await process.wait()
     if process.returncode != 0:
-        return Verdict(
-            refusal=f"the Fabric could not be planned within {MEMORY_BYTES >> 20} MiB of memory: {_REMEDY}; if it is "
-            "small, please report a defect of Trackbed with the webhook's log"
-        )
+        return Verdict(refusal=_explain_end(process.returncode))
     answer = msgspec.json.decode(output, type=_FabricAnswer)
     if answer.verdict is None:
         raise ReviewError(answer.error)
     return answer.verdict
+
+
+def _explain_end(status: int | None) -> str:
+    """Return why a process ended without an answer; the status is negative if a signal ended it."""
+    if status == _OUT_OF_MEMORY:
+        return f"the Fabric could not be planned within {MEMORY_BYTES >> 20} MiB of memory: {_REMEDY}"
+    return (
+        f"the Fabric could not be reviewed: the review's process ended with status {status}; the webhook's log says "
+        "why, if a signal did not end it (-9: too little memory for the webhook's pod); please report it to Trackbed"
+    )
 
 
 def _main(memory_bytes: int, seconds: float) -> None:
@@ -84,12 +95,20 @@ def _main(memory_bytes: int, seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     cpu_seconds = int(seconds) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
-    question = msgspec.json.decode(sys.stdin.buffer.read(), type=FabricQuestion)
     try:
-        answer = _FabricAnswer(decide_question(question))
+        output = _answer(sys.stdin.buffer.read())
+    except MemoryError:
+        os._exit(_OUT_OF_MEMORY)  # an orderly exit may need memory too
+    sys.stdout.buffer.write(output)
+
+
+def _answer(question: bytes) -> bytes:
+    """Return the encoded answer to an encoded question."""
+    try:
+        answer = _FabricAnswer(decide_question(msgspec.json.decode(question, type=FabricQuestion)))
     except ReviewError as error:
         answer = _FabricAnswer(error=str(error))
-    sys.stdout.buffer.write(msgspec.json.encode(answer))
+    return msgspec.json.encode(answer)
 
 
 if __name__ == "__main__":
