@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from trackbed.fabric.gpus import GPU_RESOURCE
 from trackbed.fabric.model.fabric import API_VERSION
-from trackbed.fabric.text_syntax import GPU_RESOURCE
 
 SCHEMES = {"move": "point-to-point", "sriov": "shared-subnet", "macvlan": "shared-subnet"}
 """How pods get rails -> addressing scheme."""

@@ -24,8 +24,6 @@ RESOURCE = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Z
 """An extended resource (Kubernetes: a qualified name) whose name every device plugin accepts."""
 EXTENDED_RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 """An extended resource of others: a qualified name with its domain."""
-GPU_RESOURCE = "nvidia.com/gpu"
-"""The extended resource of GPUs where neither the Fabric nor its server says otherwise."""
 
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 """An Ethernet address, lower case."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from trackbed.fabric.gpus import is_gpu_resource
 from trackbed.fabric.model.problems import Path
 from trackbed.lint.document import NETWORKS, Document
 from trackbed.lint.jsontext import JsonText, parse_json_text
@@ -15,7 +16,6 @@ from trackbed.lint.tree import Tree, dig, enumerate_mappings
 
 _NOT_PODS = {"CustomResourceDefinition", "ConfigMap", "Secret"}
 CORE_RESOURCES = {"cpu", "memory", "ephemeral-storage", "storage", "pods"}
-_GPU = re.compile(r"(?:nvidia\.com/(?:gpu|pgpu|mig-.*)|amd\.com/gpu|.*/gpu(?:\.shared)?)$")
 _NOT_NIC = re.compile(
     r"[vp]?gpu(?:-?(?:mem|core)[\w-]*)?|(?:mig|cuda|qat|dsa|dlb|iaa|sgx|fpga|i915|xe|vpu|npu|tpu)\b.*"
 )
@@ -103,11 +103,6 @@ class PodTemplate(NamedTuple):
     def count_gpus(self) -> int:
         """Return the number of GPUs that a pod requests."""
         return sum(request.number or 0 for request in self.resources if is_gpu_resource(request.name))
-
-
-def is_gpu_resource(resource: str) -> bool:
-    """Return whether an extended resource is whole GPUs."""
-    return _GPU.fullmatch(resource) is not None
 
 
 def is_nic_resource(resource: str) -> bool:

@@ -78,6 +78,13 @@ def test_gpus_of_another_vendor_are_asked_for_by_their_own_resource() -> None:
     assert {name: count for name, count in limits.items() if "gpu" in name} == {"amd.com/gpu": 8}
 
 
+def test_nodes_that_are_tainted_for_their_gpus_are_proved_too() -> None:
+    requirements = msgspec.structs.replace(carried("native"), gpu_resource="gpu.intel.com/i915")
+    pod = build_pod(build_site("native")._replace(requirements=requirements), 0, "gpu-0")
+    tolerated = {toleration["key"] for toleration in pod["spec"]["tolerations"]}
+    assert {"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915"} <= tolerated
+
+
 def test_an_account_may_touch_the_mailboxes_alone() -> None:
     _, account, role, binding = build_shared(build_site(STACKS[0]), 2)
     assert role["rules"] == [

@@ -141,6 +141,7 @@ CHOSEN = {
     "the one with GPUs": ([container("side"), GPU], "gpu"),
     "the first of two with GPUs": ([container("side"), GPU, container("more", nvidia__gpu="1")], "gpu"),
     "one with AMD's": ([container("side"), container("rocm", amd__gpu="8")], "rocm"),
+    "one with a part of a GPU": ([container("side"), container("mig", **{"nvidia__mig-1g.10gb": "1"})], "mig"),
     "else the first": ([container("one"), container("two", cpu="4")], "one"),
 }
 

@@ -25,11 +25,11 @@ from trackbed.cluster.jobs.template import (
     Mapping,
     NotAJobError,
     copy_plain,
-    is_gpu,
     iter_resource_names,
     read_mapping,
     read_mappings,
 )
+from trackbed.fabric.gpus import is_gpu_resource
 
 
 class PatchedJob(NamedTuple):
@@ -151,7 +151,7 @@ def _find_gpu_requests(value: object, path: str) -> Iterator[tuple[str, str]]:
             yield from _find_gpu_requests(item, f"{path}[{index}]")
     elif isinstance(value, MutableMapping):
         if isinstance(value.get("resources"), MutableMapping):
-            gpus = [name for name in _read_resource_names(value) if is_gpu(name)]
+            gpus = [name for name in _read_resource_names(value) if is_gpu_resource(name)]
             yield from [(f"{path}.resources", name) for name in gpus[:1]]
         for key in value:
             yield from _find_gpu_requests(value[key], f"{path}.{key}".removeprefix("."))

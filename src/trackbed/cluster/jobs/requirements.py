@@ -7,8 +7,8 @@ import msgspec
 from trackbed.cluster.stacks import groups, nccl
 from trackbed.cluster.stacks.access import Access
 from trackbed.cluster.stacks.stack import Stack
+from trackbed.fabric.gpus import GPU_RESOURCE
 from trackbed.fabric.plan.plan import Plan
-from trackbed.fabric.text_syntax import GPU_RESOURCE
 
 
 class PodRequirements(msgspec.Struct, frozen=True):

@@ -6,6 +6,8 @@ Functions named read_ change nothing; functions named ensure_ add absent mapping
 from collections.abc import Iterator, MutableMapping, MutableSequence
 from typing import Any, cast
 
+from trackbed.fabric.gpus import is_gpu_resource
+
 Mapping = MutableMapping[str, Any]
 List = MutableSequence[Any]
 
@@ -95,14 +97,9 @@ def iter_resource_names(container: Mapping) -> Iterator[str]:
         yield from map(str, read_mapping(container, "resources", section))
 
 
-def is_gpu(resource: str) -> bool:
-    """Return whether an extended resource is whole GPUs or parts of them, of any vendor."""
-    return resource.endswith(("/gpu", "/gaudi")) or "/mig-" in resource
-
-
 def requests_gpus(container: Mapping, gpu_resource: str) -> bool:
     """Return whether a container requests GPUs: by this resource, or one that is known as such."""
-    return any(name == gpu_resource or is_gpu(name) for name in iter_resource_names(container))
+    return any(name == gpu_resource or is_gpu_resource(name) for name in iter_resource_names(container))
 
 
 def choose_container(spec: Mapping, gpu_resource: str) -> Mapping:

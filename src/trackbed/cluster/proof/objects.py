@@ -20,6 +20,7 @@ from trackbed.cluster.jobs.inject import inject_rails
 from trackbed.cluster.jobs.requirements import PodRequirements
 from trackbed.cluster.resources.railnode import UNPROVED_TAINT
 from trackbed.cluster.stacks.objects import Manifest, build_manifest
+from trackbed.fabric.gpus import GPU_RESOURCES
 from trackbed.fleet import boot
 from trackbed.fleet.mailbox import KEY_VARIABLE, NAME_VARIABLE
 from trackbed.fleet.task import HostTask
@@ -30,7 +31,6 @@ IDLE_SECONDS = 600
 """How long a pod waits for its next sheet."""
 _MEMORY = "1Gi"
 """A pod with huge pages has to request memory too."""
-_TOLERATED = ("nvidia.com/gpu", "amd.com/gpu", UNPROVED_TAINT)
 _FOLDER, _FILE = "/run/trackbed-proof", "payload"
 
 
@@ -100,6 +100,7 @@ def build_pod(site: ProofSite, index: int, node: str) -> Manifest:
         "volumeMounts": [{"name": "program", "mountPath": _FOLDER, "readOnly": True}],
     }
     access, gpus = site.requirements.access, site.gpus.get(node)
+    tolerated = dict.fromkeys((*GPU_RESOURCES.values(), site.requirements.gpu_resource, UNPROVED_TAINT))
     resources: dict[str, dict[str, object]] = {}
     if access.hugepages:
         resources["requests"] = {"memory": _MEMORY}
@@ -114,7 +115,7 @@ def build_pod(site: ProofSite, index: int, node: str) -> Manifest:
         "terminationGracePeriodSeconds": 1,
         "enableServiceLinks": False,
         "affinity": {"nodeAffinity": _require_node(node)},
-        "tolerations": [{"key": key, "operator": "Exists"} for key in _TOLERATED],
+        "tolerations": [{"key": key, "operator": "Exists"} for key in tolerated],
         "containers": [container],
         "volumes": [{"name": "program", "configMap": {"name": site.name}}],
     }

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from trackbed.fabric.bounds import HUGE_PAGE_KIB
+from trackbed.fabric.gpus import GPU_RESOURCE
 from trackbed.fabric.model.addressing import NodeSubnet, PointToPoint, SharedSubnet
 from trackbed.fabric.model.fabric import Fabric, FabricSpec, choose_netdev
 from trackbed.fabric.model.name_template import KEEP, render_name
@@ -32,7 +33,6 @@ from trackbed.fabric.plan.rail_ranges import compute_rail_ranges, find_supernet
 from trackbed.fabric.plan.schemes import SCHEMES
 from trackbed.fabric.plan.schemes.layout import RangeLayout
 from trackbed.fabric.plan.schemes.shared_subnet import find_gateway
-from trackbed.fabric.text_syntax import GPU_RESOURCE
 
 SRIOV_OPERATOR_STACKS = frozenset({"network-operator-sriov", "network-operator-ib-sriov", "sriov-operator"})
 """Stacks whose SR-IOV operator reboots a host until the kernel's command line names the RDMA namespace mode."""

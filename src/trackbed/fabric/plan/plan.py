@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from trackbed.fabric.gpus import GPU_RESOURCE
 from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.model.ranges import BITS, V4, Range, format_address
-from trackbed.fabric.text_syntax import GPU_RESOURCE
 
 _ECT0 = 2
 """ECN-capable transport (0): the low two bits of the traffic class (RFC 3168)."""

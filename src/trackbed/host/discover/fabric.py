@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from trackbed.fabric.gpus import GPU_RESOURCE
 from trackbed.fabric.host_ranges import fold_hosts
 from trackbed.fabric.model.fabric import API_VERSION
-from trackbed.fabric.text_syntax import GPU_RESOURCE
 from trackbed.host.discover.crosscheck import crosscheck
 from trackbed.host.discover.inventory import Inventory
 from trackbed.host.discover.rails import ExcludedNic, Rail, Selection, choose_rails

@@ -5,11 +5,9 @@ An inventory is what `trackbed discover -o json` prints and `trackbed init` read
 
 import msgspec
 
-from trackbed.fabric.text_syntax import GPU_RESOURCE
+from trackbed.fabric.gpus import GPU_RESOURCE, GPU_RESOURCES
 
 FORMAT = "trackbed.dev/v1alpha1"
-_GPU_RESOURCES = {"1002": "amd.com/gpu"}
-"""PCI vendor of GPUs -> their resource, where it is not the default."""
 
 
 class Nic(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -91,4 +89,4 @@ class Inventory(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     @property
     def gpu_resource(self) -> str:
         """The extended resource of the GPUs' device plugin, by the PCI vendor of the first."""
-        return _GPU_RESOURCES.get(self.gpus[0].id.partition(":")[0], GPU_RESOURCE) if self.gpus else GPU_RESOURCE
+        return GPU_RESOURCES.get(self.gpus[0].id.partition(":")[0], GPU_RESOURCE) if self.gpus else GPU_RESOURCE

@@ -10,6 +10,7 @@ from importlib.resources import files
 import msgspec
 import yaml
 
+from trackbed.fabric.gpus import GPU_RESOURCES
 from trackbed.host.discover import matrix
 from trackbed.host.discover.inventory import Gpu, Inventory, Nic
 from trackbed.host.discover.routes import find_default_interfaces
@@ -23,7 +24,7 @@ _INFINIBAND_DEVICE = "32"
 _NETWORK = "0x02"
 _GPU_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
 """PCI classes of GPUs: VGA, 3D and other display controllers, processing accelerators."""
-_GPU_VENDORS = ("0x10de", "0x1002")
+_GPU_VENDORS = tuple(f"0x{vendor}" for vendor in GPU_RESOURCES)
 
 
 class Model(msgspec.Struct, frozen=True):

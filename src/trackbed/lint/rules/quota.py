@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 
+from trackbed.fabric.gpus import is_gpu_resource
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.model.source import read_yaml
 from trackbed.fabric.typed_yaml import parse_values
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.document import Document
 from trackbed.lint.finding import Breach
-from trackbed.lint.pods import PodTemplate, is_gpu_resource, is_nic_resource
+from trackbed.lint.pods import PodTemplate, is_nic_resource
 from trackbed.lint.tree import dig, enumerate_mappings, enumerate_texts
 
 QUEUE = "kueue.x-k8s.io/queue-name"

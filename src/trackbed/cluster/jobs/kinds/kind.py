@@ -15,13 +15,12 @@ from trackbed.cluster.jobs.template import (
     Mapping,
     NotAJobError,
     ensure_mapping,
-    is_gpu,
     iter_resource_names,
     read_mapping,
     read_mappings,
 )
 from trackbed.cluster.stacks.objects import Manifest
-from trackbed.fabric.text_syntax import GPU_RESOURCE
+from trackbed.fabric.gpus import GPU_RESOURCE, is_gpu_resource
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 """Label of a job with the name of its LocalQueue (Kueue, "Run a Kubernetes Job")."""
@@ -155,7 +154,7 @@ def uses_gpus(pod_spec: Mapping) -> bool:
     containers = read_mappings(pod_spec, "containers")
     if any(read_mappings(read_mapping(container, "resources"), "claims") for container in containers):
         return True
-    return any(is_gpu(name) for container in containers for name in iter_resource_names(container))
+    return any(is_gpu_resource(name) for container in containers for name in iter_resource_names(container))
 
 
 def read_namespace(job: Mapping) -> str | None:

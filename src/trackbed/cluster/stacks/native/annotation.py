@@ -30,6 +30,7 @@ from trackbed.cluster.stacks.native.choice import (
 )
 from trackbed.cluster.stacks.objects import Manifest, build_manifest, drop_none
 from trackbed.cluster.stacks.rails import DEFAULT_PREFIX
+from trackbed.fabric.gpus import GPU_PATTERN
 from trackbed.fabric.plan.plan import Plan
 
 API = "admissionregistration.k8s.io/v1"
@@ -41,7 +42,6 @@ LABEL_VALUE = "default"
 """Value of the label of namespaces whose annotation is the default for their pods."""
 RESOURCE_PREFIX = f"{DEFAULT_PREFIX}/rail"
 """Prefix of the resource names of rails, before the rail's number."""
-GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 
 _CelExpressions = dict[str, str]
 """Name -> CEL expression: match conditions, which must all hold, or variables in order of evaluation."""
@@ -73,7 +73,7 @@ _CAN_GET_RAILS: _CelExpressions = {
 
 _CONTAINER = f"""\
 (object.spec.containers.filter(one,
-  one.?resources.limits.orValue({{}}).exists(name, name in {list(GPU_RESOURCES)})) + object.spec.containers)[0].name
+  one.?resources.limits.orValue({{}}).exists(name, name.matches('{GPU_PATTERN}'))) + object.spec.containers)[0].name
 """
 _RESOURCES = f"""\
 variables.rails.transformMapEntry(at, rail, {{'{RESOURCE_PREFIX}' + string(rail): '1'}})

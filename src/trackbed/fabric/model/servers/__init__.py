@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 import yaml
 
-from trackbed.fabric.text_syntax import GPU_RESOURCE
+from trackbed.fabric.gpus import GPU_RESOURCE
 
 FILES = ("nvidia.yaml", "makers.yaml", "clouds.yaml")
 
