@@ -57,10 +57,13 @@ class Score(NamedTuple):
 
 
 def measure(folder: Path, seed: int, crds: Path | None, listing: Path | None, mutations: int) -> int:
-    """Lint each file of `folder` and print the figures of both halves; return 1 if a file made lint fail."""
+    """Lint the files of `folder`, print the figures of both halves; return 1 if one made lint fail, 2 without any."""
+    repositories = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    if not repositories:
+        print(f"{folder} has no folder of a repository: give the one into which the manifests were unpacked")
+        return 2
     judgements = _read_judgements()
     run = run_files(sorted(folder.rglob("*")), folder, _load_crds(crds))
-    repositories = sorted(path.name for path in folder.iterdir() if path.is_dir())
     first_half = split_repositories(repositories, seed)
     for title, chosen in (("open half", first_half), ("kept back", set(repositories) - first_half)):
         problems = [problem for problem in run.problems if _get_repository(problem.file) in chosen]

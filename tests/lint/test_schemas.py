@@ -87,6 +87,21 @@ def test_an_unknown_version_names_the_known_ones() -> None:
     assert _messages("{}", version="v2") == ["unknown-kind: Rail has no version 'v2'; write example.org/v1"]
 
 
+def test_an_older_release_of_another_project_may_serve_another_version() -> None:
+    text = b"apiVersion: kubeflow.org/v1alpha2\nkind: MPIJob\nmetadata: {name: a}\nspec: {}\n"
+    documents, early = parse_manifests(text, "a.yaml")
+    (problem,) = lint(index_documents(documents), index_crds(), early)
+    assert (problem.rule, problem.severity) == ("unknown-kind", "warning")
+    assert "in the release that lint knows; write kubeflow.org/v2beta1, or give the CRDs of yours" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("kind:", ["missing-field"]), ("kind: ''", ["missing-field"]), ("", ["not-a-manifest"])]
+)
+def test_an_object_whose_kind_is_empty_is_an_error(kind: str, expected: list[str]) -> None:
+    assert _rules(f"apiVersion: sriovnetwork.openshift.io/v1\n{kind}\nmetadata: {{name: a}}\n") == expected
+
+
 def test_a_kind_without_a_schema_is_a_note() -> None:
     assert _messages("{}", kind="Rails") == [
         "no-schema: no schema of Rails in example.org is known, so its fields were not checked; did you mean 'Rail'?"
@@ -142,6 +157,7 @@ def test_a_patch_of_a_workload_needs_no_required_fields(spec: str, expected: lis
         ("apiVersion: kubeflow.org/v3\nkind: MPIJob\nmetadata: {name: a}\nspec: {}\n", ["unknown-kind"]),
         ("apiVersion: v1\nkind: PatchTransformer\nmetadata: {name: a}\n", ["no-schema"]),
         ("apiVersion: v1\nkind: Template\nmetadata: {name: a}\n", ["no-schema"]),
+        ("apiVersion: v1alpha1\nkind: AgentConfig\nmetadata: {name: a}\n", ["no-schema"]),
         ("apiVersion: v1\nkind: Pot\nmetadata: {name: a}\n", ["unknown-kind"]),
     ],
 )

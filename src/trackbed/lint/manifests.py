@@ -71,6 +71,9 @@ def _iter_objects(tree: Tree, breaches: list[Breach]) -> Iterator[Document]:
         yield replace(to_document(tree), kind="Kustomization", api_version=f"{GROUP}/v1beta1")
         return
     if not isinstance(tree.value, dict) or not tree.get("kind") or not tree.get("apiVersion"):
+        if tree.get("apiVersion") and "kind" in tree.value:
+            breaches.append(Breach("missing-field", tree, ("kind",), "kind is empty, so this is no object", key=True))
+            return
         breaches.append(Breach("not-a-manifest", tree, (), "this has no apiVersion and kind, so it was not checked"))
         return
     if str(tree.get("kind")).endswith("List") and isinstance(tree.get("items"), list):

@@ -1,7 +1,7 @@
 """Validation of a document against its CRD; messages suggest the right name or level of a field."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any
@@ -31,6 +31,8 @@ _KUSTOMIZE_PLUGINS = ("Transformer", "Generator")
 """Ends of the kinds that Kustomize reads itself, such as PatchTransformer; Kubernetes has none of these."""
 _OF_OPENSHIFT = {("", kind) for kind in ("Template", "DeploymentConfig", "BuildConfig", "ImageStream", "Route")}
 """Kinds that OpenShift still reads in the core group, where they began."""
+_CORE_VERSION = "v1"
+"""The only version of the core group: a file of another one, such as OpenShift's AgentConfig, is for a program."""
 _SYNONYMS = {"to": "dst", "destination": "dst", "via": "gw", "gateway": "gw", "nextHop": "gw"}
 """Fields by their names in other formats (netplan, NetworkManager), which are too different for a suggestion."""
 _MAX_CANDIDATES = 300
@@ -49,20 +51,33 @@ def check_schema(doc: Document, schemas: Schemas) -> Iterator[Breach]:
     if version in versions:
         yield from _iter_schema_breaches(doc, versions[version])
     elif versions and (doc.group, doc.kind, version) not in _OTHER_VERSIONS:
-        known = " or ".join("/".join(filter(None, (doc.group, name))) for name in versions)
-        yield Breach("unknown-kind", doc.tree, ("apiVersion",), f"{doc.kind} has no version {version!r}; write {known}")
+        yield _refuse_version(doc, version, versions)
     elif is_built_in(doc.group) and not _is_of_another_program(doc):
         hint = suggest_name(doc.kind, schemas.list_kinds(doc.group))
         message = f"{doc.group or 'v1'} has no kind {doc.kind!r}{hint}"
         yield Breach("unknown-kind", doc.tree, ("kind",), message)
     else:
-        hint = suggest_name(doc.kind, schemas.list_kinds(doc.group))
-        message = f"no schema of {doc.kind} in {doc.group or 'v1'} is known, so its fields were not checked{hint}"
+        hint = suggest_name(doc.kind, schemas.list_kinds(doc.group)) if doc.group else ""
+        message = (
+            f"no schema of {doc.kind} in {doc.group or doc.api_version} is known, so its fields were not checked{hint}"
+        )
         yield Breach("no-schema", doc.tree, ("kind",), message)
 
 
 def _is_of_another_program(doc: Document) -> bool:
-    return (doc.group, doc.kind) in _OF_OPENSHIFT or doc.kind.endswith(_KUSTOMIZE_PLUGINS)
+    """Return whether a program other than an API server reads a kind of one of Kubernetes' groups."""
+    is_of_core_version = bool(doc.group) or doc.api_version == _CORE_VERSION
+    return not is_of_core_version or (doc.group, doc.kind) in _OF_OPENSHIFT or doc.kind.endswith(_KUSTOMIZE_PLUGINS)
+
+
+def _refuse_version(doc: Document, version: str, versions: Mapping[str, KindVersion]) -> Breach:
+    """Return the breach of an unknown version: a warning for CRDs of other projects, of which releases differ."""
+    known = " or ".join("/".join(filter(None, (doc.group, name))) for name in versions)
+    message = f"{doc.kind} has no version {version!r}"
+    if any(kind.is_shipped for kind in versions.values()) and not is_built_in(doc.group):
+        message = f"{message} in the release that lint knows; write {known}, or give the CRDs of yours"
+        return Breach("unknown-kind", doc.tree, ("apiVersion",), message, severity="warning")
+    return Breach("unknown-kind", doc.tree, ("apiVersion",), f"{message}; write {known}")
 
 
 def _iter_schema_breaches(doc: Document, kind_version: KindVersion) -> Iterator[Breach]:

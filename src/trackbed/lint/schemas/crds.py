@@ -28,6 +28,8 @@ class KindVersion:
     kind: str
     namespaced: bool
     schema: Schema
+    is_shipped: bool = False
+    """Whether lint ships with it: the cluster may run another release."""
 
     @cached_property
     def validator(self) -> jsonschema_rs.Draft7Validator:
@@ -76,7 +78,7 @@ class Schemas:
 
 def _find_shipped_versions(group: str, kind: str) -> dict[str, KindVersion]:
     return {
-        name: KindVersion(group, name, kind, version.namespaced, version.schema)
+        name: KindVersion(group, name, kind, version.namespaced, version.schema, is_shipped=True)
         for name, version in load_group(group).get(kind, {}).items()
     }
 
