@@ -97,3 +97,9 @@ items:
     documents, hits = parse_manifests(text.encode(), "pools.yaml")
     assert documents[1].get_mapping("spec") == {"subnet": "10.2.0.0/16", "perNodeBlockSize": 8}
     assert hits == []
+
+
+def test_of_a_key_that_stands_twice_the_last_counts_as_in_an_api_server() -> None:
+    pool = _POOL.replace("perNodeBlockSize: 8}", "subnet: 10.1.7.0/24, perNodeBlockSize: 8}")
+    documents, early = parse_manifests(pool.encode(), "pools.yaml")
+    assert [problem.rule for problem in lint(index_documents(documents), None, early)] == ["duplicate-key"]

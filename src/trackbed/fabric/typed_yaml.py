@@ -1,7 +1,7 @@
 """YAML values as Kubernetes reads them: scalars typed as by sigs.k8s.io/yaml, merge keys resolved.
 
-sigs.k8s.io/yaml knows the booleans of YAML 1.1 (`on` is true), but not its base-60 numbers and dates. The text must
-first pass `fabric.model.source.read_yaml`, which limits size, depth and aliases.
+sigs.k8s.io/yaml knows the booleans of YAML 1.1 (`on` is true), but not its base-60 numbers and dates. Of duplicate
+keys the last is used. The text must first pass `fabric.model.source.read_yaml`, which limits size, depth and aliases.
 """
 
 import re
@@ -52,7 +52,7 @@ def _convert_mapping(node: yaml.Node, values: dict[int, Any]) -> dict[str, Any]:
             for base in _list_merged_mappings(_convert_node(item, values)):
                 merged = {**base, **merged}
         else:
-            mapping.setdefault(key.value, _convert_node(item, values))
+            mapping[key.value] = _convert_node(item, values)
     return {**merged, **mapping} if merged else mapping
 
 

@@ -44,7 +44,10 @@ class YamlDocument:
         self.data: Any = self._parse_value(node, ())
 
     def find_place(self, path: Path, *, key: bool = False) -> Place:
-        """Return the place of `path`, or of its deepest existing part; with `key`, the place of its last key."""
+        """Return the place of `path`, or of its deepest existing part; with `key`, the place of its last key.
+
+        Of duplicate keys it is the last, whose value `typed_yaml` reads.
+        """
         node, mark = self.node, self.node.start_mark
         for depth, part in enumerate(path):
             child = _find_child(node, part)
@@ -97,7 +100,7 @@ def _find_child(node: yaml.Node, part: str | int) -> tuple[yaml.Node, yaml.Node]
     if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
         return node.value[part], node.value[part]
     if isinstance(node, yaml.MappingNode):
-        return next(((k, v) for k, v in node.value if getattr(k, "value", None) == part), None)
+        return next(((k, v) for k, v in reversed(node.value) if getattr(k, "value", None) == part), None)
     return None
 
 
