@@ -158,6 +158,7 @@ def test_a_patch_of_a_workload_needs_no_required_fields(spec: str, expected: lis
         ("apiVersion: v1\nkind: PatchTransformer\nmetadata: {name: a}\n", ["no-schema"]),
         ("apiVersion: v1\nkind: Template\nmetadata: {name: a}\n", ["no-schema"]),
         ("apiVersion: v1alpha1\nkind: AgentConfig\nmetadata: {name: a}\n", ["no-schema"]),
+        ("apiVersion: v1\nkind: lte\npolicy: {id: 5}\n", ["no-schema"]),
         ("apiVersion: v1\nkind: Pot\nmetadata: {name: a}\n", ["unknown-kind"]),
     ],
 )

@@ -49,6 +49,8 @@ def test_a_bare_expression_is_no_duplicate_key() -> None:
         "__A_NUMBER__",
         "PLACEHOLDER_OF_A_NUMBER",
         "CHANGE_ME",
+        "rail<N>",
+        "rail{0..7}",
     ],
 )
 def test_all_values_that_are_filled_in_later_are_one_note(value: str) -> None:
@@ -60,3 +62,9 @@ def test_a_variable_of_a_shell_script_is_a_value() -> None:
     assert _lint(_POD.format("hostname: 'echo ${HOSTNAME} now', priority: 'echo ${HOSTNAME} now'")) == [
         ("wrong-type", 4)
     ]
+
+
+def test_an_object_that_sops_encrypted_is_not_checked() -> None:
+    text = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {key: 'ENC[AES256_GCM,data:x,type:str]'}\n"
+    assert [rule for rule, _ in _lint(f"{text}sops: {{kms: [], mac: 'ENC[x]'}}\n")] == ["template"]
+    assert {rule for rule, _ in _lint(f"{text}sops: {{kms: []}}\n")} == {"bad-value", "unknown-field"}

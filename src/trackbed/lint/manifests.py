@@ -76,6 +76,10 @@ def _iter_objects(tree: Tree, breaches: list[Breach]) -> Iterator[Document]:
             return
         breaches.append(Breach("not-a-manifest", tree, (), "this has no apiVersion and kind, so it was not checked"))
         return
+    if isinstance(tree.get("sops", "mac"), str):
+        message = "SOPS encrypted this object, so it was not checked; decrypt it first: sops -d FILE | trackbed lint -"
+        breaches.append(Breach("template", tree, ("sops",), message, key=True))
+        return
     if str(tree.get("kind")).endswith("List") and isinstance(tree.get("items"), list):
         for number, _ in enumerate_mappings(tree.get("items")):
             yield from _iter_objects(tree.get_subtree("items", number), breaches)

@@ -13,6 +13,8 @@ _EXPRESSION = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _LINE_OF_EXPRESSIONS = re.compile(r"^[ \t]*(?:(?:\{\{.*?\}\}|\{%.*?%\})[ \t]*)+$", re.MULTILINE)
 _VARIABLE = re.compile(r"\$\{[\w.:=/-]+\}|\$\(\w+\)|\$\w+")
 _PLACEHOLDER = re.compile(r"<[^<>]*>|\.{3,}|\u2026")
+_PLACEHOLDER_INSIDE = re.compile(r"<\w+>|\{\d+\.\.\d+\}")
+"""Matches a part that is filled in by hand: rail<N>, rail{0..7}."""
 _CAPITALS = re.compile(r"[A-Z0-9_]+")
 _REMINDERS = frozenset({"PLACEHOLDER", "CHANGEME", "CHANGE", "REPLACE", "TODO", "YOUR"})
 """Words of texts such as REPLACE_ME or PLACEHOLDER_NUM_NODES."""
@@ -72,4 +74,5 @@ def is_placeholder(value: object) -> bool:
     if _CAPITALS.fullmatch(text) and (is_marked or not _REMINDERS.isdisjoint(text.split("_"))):
         return True
     bare = _EXPRESSION.sub("", text)
-    return not re.search(r"\s", bare) and (bare != text or _VARIABLE.search(bare) is not None)
+    is_filled = bare != text or _VARIABLE.search(bare) or _PLACEHOLDER_INSIDE.search(bare)
+    return bool(is_filled) and not re.search(r"\s", bare)

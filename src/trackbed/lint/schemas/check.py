@@ -66,8 +66,9 @@ def check_schema(doc: Document, schemas: Schemas) -> Iterator[Breach]:
 
 def _is_of_another_program(doc: Document) -> bool:
     """Return whether a program other than an API server reads a kind of one of Kubernetes' groups."""
-    is_of_core_version = bool(doc.group) or doc.api_version == _CORE_VERSION
-    return not is_of_core_version or (doc.group, doc.kind) in _OF_OPENSHIFT or doc.kind.endswith(_KUSTOMIZE_PLUGINS)
+    if not doc.group and (doc.api_version != _CORE_VERSION or doc.get("metadata") is None):
+        return True  # an API server wants both
+    return (doc.group, doc.kind) in _OF_OPENSHIFT or doc.kind.endswith(_KUSTOMIZE_PLUGINS)
 
 
 def _refuse_version(doc: Document, version: str, versions: Mapping[str, KindVersion]) -> Breach:
