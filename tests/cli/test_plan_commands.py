@@ -108,6 +108,13 @@ def test_explain_says_whose_an_address_is(fabric: Path, address: str, says: str)
     assert result.exit_code == 0
 
 
+def test_an_address_that_the_lock_keeps_is_not_free(fabric: Path) -> None:
+    run("lock", "-f", fabric)
+    fabric.write_text(FABRIC.replace("gpu-[0-3]", "gpu-[0,2-3]"))
+    text = "10.0.0.32 is kept for gpu-1, which left the Fabric: the lock gives it slot 1, here on rail 0"
+    assert run("explain", "10.0.0.32", "-f", fabric).stdout == f"{text}\n"
+
+
 def test_an_address_of_no_rail_is_found_out(fabric: Path) -> None:
     result = run("explain", "192.0.2.1", "-f", fabric)
     assert (result.exit_code, result.stdout) == (1, "192.0.2.1 belongs to no rail of fabric train\n")

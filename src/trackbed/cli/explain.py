@@ -55,7 +55,7 @@ def _explain_address(version: int, number: int, fabric_file: str, output_format:
     from trackbed.fabric.plan.explain import explain_address
 
     loaded, plan = read_fabric(fabric_file)
-    explanation = explain_address(loaded.fabric, plan, version, number)
+    explanation = explain_address(loaded.fabric, plan, version, number, loaded.lock.nodes if loaded.lock else {})
     if output_format == "json":
         emit_json(explanation)
     else:

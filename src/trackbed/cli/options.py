@@ -347,8 +347,15 @@ def find_node(plan: Plan, name: str | None) -> NodePlan:
     if node is not None:
         return node
     hint = suggest_name(node_name, (node.name for node in plan.nodes))
-    source = "" if name else " (this host's name; name another with --node)"
+    source = "" if name else f" (this host's name; name another with {_list_node_options()})"
     refuse(f"fabric {plan.common.fabric!r} has no node {node_name!r}{source}{hint}")
+
+
+def _list_node_options() -> str:
+    """Return the options of the running command that name nodes."""
+    context = click.get_current_context(silent=True)
+    has_several = any("--nodes" in parameter.opts for parameter in context.command.params) if context else False
+    return "--node, or all with --nodes all" if has_several else "--node"
 
 
 def select_nodes(plan: Plan, ranges: str | None) -> Sequence[NodePlan]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -67,7 +68,7 @@ def _build_wide_cells(candidate: ComparedStack, figures: Figures) -> tuple[str, 
     )
 
 
-def print_recommendation(advice: Recommendation | None) -> None:
+def print_recommendation(advice: Recommendation | None, fabric_file: str) -> None:
     """Print which stack to take, why, what speaks against it, and when to take another."""
     if advice is None:
         click.echo("\nNo stack for any cluster fits this Fabric; the reasons below say what to write instead.")
@@ -76,7 +77,8 @@ def print_recommendation(advice: Recommendation | None) -> None:
     _print_list("", advice.reasons)
     _print_list("Against it:", advice.cautions)
     _print_list("Instead of it:", [f"{name} {case}" for name, case in advice.alternatives])
-    print_line(f"To take it, write kubernetes.stack {advice.name}. More: trackbed stacks {advice.name} -f fabric.yaml")
+    command = f"trackbed stacks {advice.name} -f {quote(fabric_file)}"
+    print_line(f"To take it, write kubernetes.stack {advice.name}. More: {command}")
 
 
 def print_refusals(candidates: Iterable[ComparedStack]) -> None:
@@ -90,7 +92,7 @@ def print_refusals(candidates: Iterable[ComparedStack]) -> None:
             _print_wrapped(f"- {reason.removeprefix('error: ')}", indent=4)
 
 
-def print_stack(stack: Stack, plan: Plan | None) -> None:
+def print_stack(stack: Stack, plan: Plan | None, fabric_file: str) -> None:
     """Print one stack: its requirements and limits, and its figures for a plan."""
     from trackbed.cluster.stacks.comparison import EVIDENCE, MATURITY, compare_stack, find_evidence
 
@@ -108,7 +110,7 @@ def print_stack(stack: Stack, plan: Plan | None) -> None:
         candidate = compare_stack(stack, plan)
         _print_list("With this Fabric:", list_figures(candidate.figures) if candidate.figures else ())
         _print_list("Does not fit this Fabric:", candidate.refusals)
-    click.echo(f"\nRender it: trackbed render stack {stack.name} -f fabric.yaml --to DIR")
+    click.echo(f"\nRender it: trackbed render stack {stack.name} -f {quote(fabric_file)} --to DIR")
 
 
 def list_figures(figures: Figures) -> list[str]:

@@ -49,21 +49,21 @@ def command(name: str | None, fabric_file: str | None, output_format: str) -> No
     if output_format == "json":
         emit_json([_build_document(stack) for stack in chosen] if plan is None else _build_comparison(chosen, plan))
     elif name:
-        print_stack(chosen[0], plan)
-    elif plan is None:
+        print_stack(chosen[0], plan, fabric_file or "fabric.yaml")
+    elif plan is None or fabric_file is None:
         print_stacks(chosen)
     else:
-        _print_comparison(chosen, plan, wide=output_format == "wide")
+        _print_comparison(chosen, plan, fabric_file, wide=output_format == "wide")
 
 
-def _print_comparison(stacks: list[Stack], plan: Plan, *, wide: bool) -> None:
+def _print_comparison(stacks: list[Stack], plan: Plan, fabric_file: str, *, wide: bool) -> None:
     from trackbed.cli.stack_tables import print_candidates, print_recommendation, print_refusals
     from trackbed.cluster.stacks.comparison import compare_stack
     from trackbed.cluster.stacks.recommendation import recommend
 
     candidates = [compare_stack(stack, plan) for stack in stacks]
     print_candidates(candidates, wide=wide)
-    print_recommendation(recommend(candidates, plan))
+    print_recommendation(recommend(candidates, plan), fabric_file)
     print_refusals(candidates)
 
 

@@ -1,5 +1,8 @@
 """Explanation of an address: the rail, node and role that it has in a plan."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import msgspec
 
 from trackbed.fabric.model.fabric import Fabric
@@ -23,12 +26,17 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
     node: str | None = None
 
 
-def explain_address(fabric: Fabric, plan: Plan, ip_version: int, address: int) -> Explanation:
-    """Return the explanation of an address; an address outside all rails has the role `other` or `outside`."""
+def explain_address(
+    fabric: Fabric, plan: Plan, ip_version: int, address: int, slots: Mapping[str, int] = MappingProxyType({})
+) -> Explanation:
+    """Return the explanation of an address; an address outside all rails has the role `other` or `outside`.
+
+    `slots` are those of the lock, which keeps the slots of nodes that left the Fabric.
+    """
     address_text = format_address(ip_version, address)
     for rail, (rail_range, layout) in enumerate(build_layouts(fabric.spec, ip_version)):
         if rail_range is not None and layout is not None and address in rail_range:
-            return _explain_in_rail(plan, rail, rail_range, layout, address)
+            return _name_former_node(_explain_in_rail(plan, rail, rail_range, layout, address), slots)
     if other := _explain_other_range(fabric, plan, ip_version, address):
         return other
     supernet = plan.common.get_supernet(ip_version)
@@ -36,6 +44,16 @@ def explain_address(fabric: Fabric, plan: Plan, ip_version: int, address: int) -
     return Explanation(
         address_text, "outside", f"{address_text} belongs to no rail of fabric {plan.common.fabric}{hint}"
     )
+
+
+def _name_former_node(explanation: Explanation, slots: Mapping[str, int]) -> Explanation:
+    """Return the explanation; a free address whose slot the lock keeps for a node is reserved."""
+    former = next((name for name, slot in slots.items() if slot == explanation.slot), None)
+    if explanation.role != "free" or former is None:
+        return explanation
+    text = f"{explanation.address} is kept for {former}, which left the Fabric: the lock gives it slot "
+    text += f"{explanation.slot}, here on rail {explanation.rail}"
+    return msgspec.structs.replace(explanation, role="reserved", text=text, node=former)
 
 
 _OTHER_RANGES = {"pods": "pods of the primary network", "services": "services", "nodes": "nodes", "docker": "docker"}
