@@ -210,6 +210,23 @@ def test_hosts_that_were_not_planned_for_the_operator_are_warned_of(stack: Stack
     assert list(stack.warnings(fabric(addressing=SHARED, **VFS, kubernetes={"stack": stack.name}))) == []
 
 
+@pytest.mark.parametrize("stack", [UPSTREAM, SRIOV, OPENSHIFT], ids=lambda stack: stack.name)
+@pytest.mark.parametrize(
+    ("nic", "values", "warned"),
+    [
+        ("15b3:1021", {}, False),
+        ("14e4:1760", {}, True),
+        ("14e4:1760", {"supportedExtraNICs": ['Thor2: "14e4 1760 1819"']}, False),
+    ],
+)
+def test_a_nic_that_the_operator_would_skip_is_warned_of(
+    stack: Stack, nic: str, values: dict[str, Any], *, warned: bool
+) -> None:
+    kubernetes = {"stack": stack.name, "values": {"sriov-network-operator": values}}
+    plan = fabric(addressing=SHARED, **VFS, kubernetes=kubernetes, nodes=[{"hosts": "gpu-[0-1]", "nic": nic}])
+    assert [problem.code for problem in stack.warnings(plan)] == ["stack-nic-unsupported"] * warned
+
+
 def test_the_plan_knows_every_stack_whose_operator_is_told_the_rdma_mode() -> None:
     """On OpenShift the operator sets kernel arguments itself, by rpm-ostree."""
     names = {

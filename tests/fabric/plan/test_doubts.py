@@ -42,6 +42,18 @@ def _find_problems(text: str) -> list[str]:
     ("text", "expected"),
     [
         pytest.param(
+            _fabric().replace('"}]', '", ports: [mlx5_0, mlx5_1]}]'),
+            "f.yaml:5:39: warning: mlx5_0 is the name of an RDMA device, a port has that of an interface; `rdma link` "
+            "shows both [port-is-device]",
+            id="ports-by-rdma-device",
+        ),
+        pytest.param(
+            _fabric("linkType: infiniband", addressing="{scheme: none}").replace('"}]', '", nic: "14e4:1760"}]'),
+            "f.yaml:5:37: warning: Broadcom's NICs have no InfiniBand ports: write linkType ethernet, or the nic that "
+            "is meant [nic-without-infiniband]",
+            id="infiniband-of-broadcom",
+        ),
+        pytest.param(
             _fabric(stack="spiderpol"),
             "f.yaml:8:23: error: no stack is called 'spiderpol'; did you mean 'spiderpool'? [stack-unknown]",
             id="stack",
@@ -108,6 +120,7 @@ def test_a_contradiction_is_told_with_place_reason_and_remedy(text: str, expecte
     "text",
     [
         pytest.param(_fabric(stack="spiderpool"), id="stack"),
+        pytest.param(_fabric().replace('"}]', '", ports: [ibp24s0, mlx5]}]'), id="interfaces-that-look-like-devices"),
         pytest.param(_fabric("pods: {mode: sriov}\n  vfs: {count: 8}"), id="sriov-with-vfs"),
         pytest.param(_fabric("vfs: {count: 1}\n  kubernetes: {stack: spectrum-x}", addressing=_PAIRS), id="spectrum-x"),
         pytest.param(_fabric("kubernetes: {versions: {spiderpool: v1.0.0}}"), id="component"),

@@ -1,5 +1,6 @@
 """Warnings of parts of a Fabric that defeat another, or that are hardly intended: the plan is made all the same."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from trackbed.fabric.host_ranges import fold_hosts
@@ -21,6 +22,11 @@ _PRIVATE_RANGES = tuple(
 )  # fmt: skip
 """IPv4 ranges that nobody has on the internet (RFC 6890)."""
 
+_RDMA_DEVICE = re.compile(r"(mlx[45]_|bnxt_re|irdma|ionic_)\d+|(roce|rdma)p\d+s\d+\w*")
+"""Names of RDMA devices: those of drivers, and by place (rdma_rename of rdma-core); no interface has them."""
+_ETHERNET_VENDORS = {"14e4": "Broadcom", "8086": "Intel", "1dd8": "AMD", "1d0f": "Amazon"}
+"""PCI vendors whose RDMA NICs have Ethernet ports only."""
+
 
 def check_doubts(spec: FabricSpec, ranges: Sequence[Range | None]) -> Iterator[Problem]:
     """Yield the warnings of a Fabric; `ranges` are the rails' IPv4 ranges.
@@ -29,6 +35,7 @@ def check_doubts(spec: FabricSpec, ranges: Sequence[Range | None]) -> Iterator[P
     """
     yield from check_placement(spec)
     yield from _check_repeated_hosts(spec)
+    yield from _check_ports(spec)
     yield from _check_vfs_without_address(spec)
     yield from _check_public_ranges(spec, ranges)
 
@@ -44,6 +51,20 @@ def _check_repeated_hosts(spec: FabricSpec) -> Iterator[Problem]:
                 "the host that is meant"
             )
             yield _build_warning("repeated-host", message, ("spec", "nodes", index, "hosts"))
+
+
+def _check_ports(spec: FabricSpec) -> Iterator[Problem]:
+    for index, group in enumerate(spec.nodes):
+        path: Path = ("spec", "nodes", index)
+        netdevs = [port.netdev for port in group.ports or () if port and port.netdev]
+        device = next(filter(_RDMA_DEVICE.fullmatch, netdevs), None)
+        if device:
+            message = f"{device} is the name of an RDMA device, a port has that of an interface; `rdma link` shows both"
+            yield _build_warning("port-is-device", message, (*path, "ports"))
+        vendor = _ETHERNET_VENDORS.get((group.nic or "").partition(":")[0].lower())
+        if vendor and spec.link_type == "infiniband":
+            message = f"{vendor}'s NICs have no InfiniBand ports: write linkType ethernet, or the nic that is meant"
+            yield _build_warning("nic-without-infiniband", message, (*path, "nic"))
 
 
 def _check_vfs_without_address(spec: FabricSpec) -> Iterator[Problem]:

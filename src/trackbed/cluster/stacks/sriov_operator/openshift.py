@@ -160,6 +160,7 @@ STACK = Stack(
     stages=_build_stages,
     access=lambda plan: sriov.build_access(plan, PREFIX),
     refusals=_find_refusals,
+    warnings=sriov.find_nic_warnings,
     platform_operators=True,
     deploys_driver=True,
 )
