@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trackbed.cli.job_options import (
+    choose_gpus_or_refuse,
     choose_rails_or_refuse,
     convert_errors,
     load_requirements,
@@ -61,6 +62,7 @@ class _HelpWithKinds(click.Command):
     help="Nodes it takes. Default: all that have the rails.",
 )
 @refuse_option("--nodes", instead="--node-count {value}")
+@click.option("--gpu-resource", metavar="NAME", help="GPUs, as amd.com/gpu, where nodes have those of several vendors.")
 @click.option("--cpu", type=click.IntRange(1), help="CPUs of each pod. Default: none; 4 a GPU where CPUs are pinned.")
 @click.option("--memory", metavar="QUANTITY", help="Memory of each pod, as 256Gi. Default: as for --cpu, 32Gi a GPU.")
 @click.option("--hugepages", metavar="SIZE=QUANTITY", help="Huge pages of each pod, as 2Mi=4Gi.")
@@ -78,6 +80,7 @@ def new(
     name: str | None,
     image: str | None,
     nodes: int | None,
+    gpu_resource: str | None,
     cpu: int | None,
     memory: str | None,
     hugepages: str | None,
@@ -120,12 +123,15 @@ def new(
         from trackbed.cli.job_proof import write_proof_job
 
         texts = {"--rails": rails, "--memory": memory, "--hugepages": hugepages, "--queue": queue}
+        texts |= {"--gpu-resource": gpu_resource}
         others = {**texts, "--node-count": nodes, "--cpu": cpu, "--nccl": nccl, "--topology": topology}
         others |= {"--by-rail": by_rail, "--no-nvlink": no_nvlink}
         write_proof_job(fabric_file, stack_name, name, image, namespace, others)
         return
     name = name or _NAME
     plan, requirements = load_requirements(stack_name, fabric_file, rails)
+    if kind != "kueue":
+        plan, requirements = choose_gpus_or_refuse(plan, requirements, gpu_resource)
     _check_arguments(plan, kind, name, namespace, image, nodes)
     if no_nvlink:
         _check_one_node(kind, nodes, by_rail=by_rail)
@@ -164,7 +170,7 @@ def _check_arguments(
     if image is None and kind != "kueue":
         refuse("name an image with --image; it must hold NCCL and torchrun, for mpijob nccl-tests")
     if nodes and nodes > len(plan.nodes):
-        refuse(f"--node-count {nodes}: fabric {plan.common.fabric!r} has {len(plan.nodes)} with these rails")
+        refuse(f"--node-count {nodes}: fabric {plan.common.fabric!r} has {len(plan.nodes)} with these rails and GPUs")
 
 
 def _check_one_node(kind: str, nodes: int | None, *, by_rail: bool) -> None:

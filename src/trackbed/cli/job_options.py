@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from trackbed.cli.options import refuse
 from trackbed.cli.render_stack import complete_stack_name, load_stack_of_fabric
+from trackbed.fabric.counts import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +48,23 @@ def load_requirements(
     if warning := describe_other_nodes(plan, numbers):
         click.echo(f"warning: {warning}", err=True)
     return keep_nodes(plan, numbers), requirements
+
+
+def choose_gpus_or_refuse(
+    plan: Plan, requirements: PodRequirements, resource: str | None
+) -> tuple[Plan, PodRequirements]:
+    """Return the nodes with GPUs of one resource, and requirements of pods with them; else exit with status 2."""
+    import msgspec
+
+    counts = Counter(plan.get_gpu_resource(node.name) for node in plan.nodes)
+    offers = ", ".join(f"{name} ({format_count(count, 'node')})" for name, count in counts.items())
+    if resource is None and len(counts) > 1:
+        refuse(f"the nodes have GPUs of several vendors, and a job uses one: name it with --gpu-resource: {offers}")
+    if resource is not None and resource not in counts:
+        refuse(f"--gpu-resource {resource}: the nodes have {offers}; the Fabric's kubernetes.gpuResource changes it")
+    chosen = resource or next(iter(counts))
+    nodes = tuple(node for node in plan.nodes if plan.get_gpu_resource(node.name) == chosen)
+    return plan._replace(nodes=nodes), msgspec.structs.replace(requirements, gpu_resource=chosen)
 
 
 def choose_rails_or_refuse(plan: Plan, rails: str | None) -> tuple[int, ...]:

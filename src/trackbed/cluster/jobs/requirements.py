@@ -25,6 +25,8 @@ class PodRequirements(msgspec.Struct, frozen=True):
     """Resources of the fabric's rails that the pods shall not have."""
     gpu_resource: str = GPU_RESOURCE
     """Extended resource by which the pods ask for GPUs."""
+    known_gpus: tuple[str, ...] = ()
+    """Resources of all nodes' GPUs; empty unless the Fabric or the catalogue says them of every node."""
 
     @property
     def has_rails(self) -> bool:
@@ -54,6 +56,7 @@ def build_requirements(stack: Stack, plan: Plan, rail_numbers: Collection[int] |
         shares_ports=shares_ports and not access.host_network,
         excluded_resources=excluded,
         gpu_resource=plan.kubernetes.gpu_resource,
+        known_gpus=plan.list_gpu_resources() if all(node.name in plan.gpu_resources for node in plan.nodes) else (),
     )
 
 

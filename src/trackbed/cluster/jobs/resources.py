@@ -21,6 +21,7 @@ from trackbed.cluster.jobs.template import (
     requests_gpus,
 )
 from trackbed.cluster.stacks.access import Access, Claim
+from trackbed.fabric.gpus import is_gpu_resource
 
 _NO_DEVICE = "the container gets no RDMA device of that rail, and the network attachment fails"
 _NO_PAGES = "the network library finds no huge pages"
@@ -37,6 +38,7 @@ _SUFFIXES = {
 def add_resources(spec: Mapping, container: Mapping, requirements: PodRequirements) -> Iterator[Note]:
     """Add rail resources and huge pages to the container, and resource claims to container and pod; yield notes."""
     access, path = requirements.access, f"{locate_container(spec, container)}.resources"
+    yield from _check_gpus(container, requirements.known_gpus, path)
     yield from _check_other_containers(spec, container, requirements)
     other_names = {name for other in _iter_other_containers(spec, container) for name in iter_resource_names(other)}
     for name, count in access.resources:
@@ -81,6 +83,20 @@ def _add_resource(container: Mapping, name: str, quantity: int | str, path: str)
             "the API refuses the pod",
             f"{path}.requests",
         )
+
+
+def _check_gpus(container: Mapping, known: tuple[str, ...], path: str) -> Iterator[Note]:
+    """Yield notes on GPUs of a vendor that no node has; parts of GPUs have other names below the same domain."""
+    domains = {name.partition("/")[0] for name in known}
+    for name in dict.fromkeys(filter(is_gpu_resource, iter_resource_names(container))):
+        if known and name.partition("/")[0] not in domains:
+            yield Note(
+                "different",
+                "pod-gpu-of-other-vendor",
+                f"asks for {name}, the nodes have {' or '.join(known)}",
+                "no node offers it, so the pod stays pending",
+                path,
+            )
 
 
 def _iter_other_containers(spec: Mapping, container: Mapping) -> Iterator[Mapping]:

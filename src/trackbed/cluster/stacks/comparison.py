@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from trackbed.cluster.stacks.install.site import is_of_others
 from trackbed.cluster.stacks.install.values import list_charts
 from trackbed.cluster.stacks.refusals import find_refusals
 from trackbed.cluster.stacks.releases import choose_release, load_catalogue
@@ -16,6 +17,9 @@ from trackbed.cluster.stacks.traits import Maturity, Share, count_pods
 from trackbed.fabric.plan.plan import Plan
 
 Evidence = Literal["ran", "accepted", "rendered"]
+
+_NVIDIA = "15b3:"
+"""PCI vendor of NVIDIA's NICs."""
 
 EVIDENCE: dict[Evidence, str] = {
     "ran": "its pods ran in the lab",
@@ -138,12 +142,19 @@ def _build_figures(stack: Stack, plan: Plan) -> Figures:
         newest,
         _find_kernel(share, plan) if stack.has_objects else None,
         tuple(_describe_charts(stack, plan)),
-        traits.operators,
+        (*traits.operators, *_list_device_plugins(stack, plan)),
         traits.feature_gates,
         writes.count,
         writes.is_minimum,
         writes.source,
     )
+
+
+def _list_device_plugins(stack: Stack, plan: Plan) -> list[str]:
+    """Return what offers GPUs for which no chart is installed; a platform has its own."""
+    if stack.platform_operators or not stack.has_objects:
+        return []
+    return [f"a device plugin that offers {name}" for name in plan.list_gpu_resources() if is_of_others(name)]
 
 
 def _find_kubernetes(stack: Stack, plan: Plan) -> tuple[str | None, str | None]:
@@ -167,7 +178,10 @@ def _find_kernel(share: Share, plan: Plan) -> str | None:
     """Return the kernel that moves RDMA devices between namespaces, as the CNI plugins rdma and ib-sriov need it."""
     if share not in {Share.VF, Share.PORT} or plan.common.rdma_mode != "exclusive":
         return None
-    return "5.6" if plan.common.link_type == "infiniband" else "5.3, or NVIDIA's OFED 4.7"
+    if plan.common.link_type == "infiniband":
+        return "5.6"
+    has_nvidia_nics = any(node.nic is None or node.nic.startswith(_NVIDIA) for node in plan.nodes)
+    return "5.3, or NVIDIA's OFED 4.7" if has_nvidia_nics else "5.3"
 
 
 def _describe_charts(stack: Stack, plan: Plan) -> Iterator[str]:

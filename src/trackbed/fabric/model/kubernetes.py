@@ -76,7 +76,7 @@ class KubernetesSpec(FabricModel):
     pkey: PKey | None = None
     """InfiniBand partition of the pods. Default: the default partition."""
     gpu_resource: ExtendedResource | None = None
-    """Resource by which pods ask for GPUs. Default: that of the first `server`, else nvidia.com/gpu."""
+    """Resource by which pods ask for GPUs, on all nodes. Default: that of each node's `server`, else nvidia.com/gpu."""
     images: ImagesSpec = Field(default_factory=ImagesSpec)
     """Images that you build and push yourself."""
     versions: dict[str, str] = Field(default_factory=dict)

@@ -58,7 +58,7 @@ def compute_plan(fabric: Fabric, lock: Mapping[str, int]) -> Plan:
     common = _build_common_plan(fabric, ranges, len(slots))
     nodes = tuple(sorted(_iter_nodes(spec, common, slots, layouts), key=lambda node: node.slot))
     kubernetes, uplinks = _build_kubernetes_plan(spec), _build_uplinks_plan(spec)
-    return Plan(common, nodes, kubernetes, tuple(problems), uplinks, spec.rate)
+    return Plan(common, nodes, kubernetes, tuple(problems), uplinks, spec.rate, _find_gpu_resources(spec))
 
 
 def build_layouts(spec: FabricSpec, ip_version: int) -> list[tuple[Range | None, RangeLayout | None]]:
@@ -179,16 +179,21 @@ def _build_kubernetes_plan(spec: FabricSpec) -> KubernetesPlan:
         versions=tuple(sorted(kubernetes.versions.items())),
         values=tuple(sorted(kubernetes.values.items())),
         agent_image=kubernetes.images.agent,
-        gpu_resource=kubernetes.gpu_resource or _find_gpu_resource(spec),
+        gpu_resource=next(iter(_find_gpu_resources(spec).values()), GPU_RESOURCE),
     )
 
 
-def _find_gpu_resource(spec: FabricSpec) -> str:
-    """Return the resource of the GPUs in the first server that the catalogue has."""
+def _find_gpu_resources(spec: FabricSpec) -> dict[str, str]:
+    """Return the resource of each node's GPUs, where the Fabric or the catalogue of servers says it."""
     from trackbed.fabric.model.servers import load_servers  # noqa: PLC0415 - read on demand
 
-    servers = (load_servers()[group.server] for group in spec.nodes if group.server)
-    return next((server.gpus.resource for server in servers), GPU_RESOURCE)
+    stated = spec.kubernetes.gpu_resource
+    return {
+        name: stated or load_servers()[group.server or ""].gpus.resource
+        for group in spec.nodes
+        if stated or group.server
+        for name in group.list_names()
+    }
 
 
 def _build_uplinks_plan(spec: FabricSpec) -> UplinksPlan | None:

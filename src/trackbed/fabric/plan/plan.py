@@ -14,6 +14,7 @@ has no other immutable class that is as fast to create.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from trackbed.fabric.gpus import GPU_RESOURCE
@@ -241,6 +242,16 @@ class Plan(NamedTuple):
     """None if the Fabric does not describe them. No host needs them, so no node's document has them."""
     rate_gbps: float | None = None
     """Rate of the ports; None: what they negotiate. No node's document has it."""
+    gpu_resources: Mapping[str, str] = MappingProxyType({})
+    """Node -> resource of its GPUs, where the Fabric or the catalogue says it. No node's document has it."""
+
+    def get_gpu_resource(self, node: str) -> str:
+        """Return the resource by which pods ask for a node's GPUs."""
+        return self.gpu_resources.get(node, self.kubernetes.gpu_resource)
+
+    def list_gpu_resources(self) -> tuple[str, ...]:
+        """Return the resources of the nodes' GPUs, each once, in the order of the nodes."""
+        return tuple(dict.fromkeys(self.get_gpu_resource(node.name) for node in self.nodes))
 
     def find_node(self, name: str) -> NodePlan | None:
         """Return the plan of a node by name."""

@@ -5,6 +5,7 @@ rails besides the GPUs. Kueue counts the requests in the job's template; rails t
 counted.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -69,7 +70,7 @@ def build_queue_objects(
 def _compute_quotas(plan: Plan, requirements: PodRequirements, gpus_per_node: int) -> dict[str, Any]:
     """Return the quota of each resource: what all nodes offer together of GPUs and rails, the rest unlimited."""
     access, nodes = requirements.access, len(plan.nodes)
-    gpus = {requirements.gpu_resource: nodes * gpus_per_node}
+    gpus = Counter(plan.get_gpu_resource(node.name) for node in plan.nodes)
     rails = {name: nodes * count for name, count in access.resources}
     pages = dict.fromkeys((name for name, _ in access.hugepages), _UNLIMITED["memory"])
-    return drop_none(**gpus, **rails, **pages) | _UNLIMITED
+    return drop_none(**{name: count * gpus_per_node for name, count in gpus.items()}, **rails, **pages) | _UNLIMITED

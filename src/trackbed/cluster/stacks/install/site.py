@@ -1,4 +1,7 @@
-"""All charts of a cluster: the primary network's, the stack's, and the GPU Operator. Only one of them installs NFD."""
+"""All charts of a cluster: the primary network's, the stack's, and the GPU Operator. Only one of them installs NFD.
+
+NVIDIA's GPU Operator is installed for NVIDIA's GPUs. Of others the cluster must have a device plugin: see `comparison`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,16 +21,19 @@ SITE_SOURCES = {
 
 
 def arrange_charts(plan: Plan, stack_charts: Sequence[Chart]) -> tuple[Chart, ...]:
-    """Return all charts in order of installation; the GPU Operator is added unless the stack has its own."""
+    """Return all charts in order of installation; the GPU Operator is added for GPUs that no chart of the stack has."""
     management = {"calico": _build_calico_chart, "cilium": _build_cilium_chart}
     primary = (management[plan.kubernetes.management](),) if plan.kubernetes.management else ()
     has_nfd = any(installs_nfd(chart) for chart in stack_charts)
-    gpu_operator = (
-        ()
-        if any(chart.component == GPU_OPERATOR for chart in stack_charts)
-        else (_build_gpu_operator_chart(plan, installs_nfd=not has_nfd),)
-    )
+    has_gpu_operator = any(chart.component == GPU_OPERATOR for chart in stack_charts)
+    wants_gpu_operator = not all(map(is_of_others, plan.list_gpu_resources())) and not has_gpu_operator
+    gpu_operator = (_build_gpu_operator_chart(plan, installs_nfd=not has_nfd),) if wants_gpu_operator else ()
     return (*primary, *_disable_duplicate_nfd(stack_charts), *gpu_operator)
+
+
+def is_of_others(gpu_resource: str) -> bool:
+    """Return whether GPUs of this resource are not NVIDIA's, so that NVIDIA's operator does not offer them."""
+    return not gpu_resource.startswith("nvidia.com/")
 
 
 def installs_nfd(chart: Chart) -> bool:

@@ -1,0 +1,113 @@
+"""Servers with GPUs of two vendors in one fabric: who installs what, and which nodes a job and a queue count."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from trackbed.cli.main import cli
+from trackbed.cluster.jobs.inject import inject_rails
+from trackbed.cluster.jobs.requirements import build_requirements
+from trackbed.cluster.stacks import load_stack
+from trackbed.cluster.stacks.comparison import compare_stack
+from trackbed.cluster.stacks.install.values import list_charts
+from trackbed.fabric.model.load import load_fabric
+from trackbed.fabric.plan.compute import compute_plan
+from trackbed.fabric.plan.plan import Plan
+
+FABRIC = """\
+apiVersion: trackbed.dev/v1alpha1
+kind: Fabric
+metadata: {{name: train}}
+spec:
+  nodes: [{nodes}]
+  rails: 8
+  addressing: {{scheme: shared-subnet, ipv4: 10.64.0.0/13}}
+  vfs: {{count: 8}}
+  otherRanges: {{docker: []}}
+"""
+AMD = '{hosts: "amd-[0-3]", server: dell-xe9680-mi300x, nic: "14e4:1760", ports: [a0, a1, a2, a3, a4, a5, a6, a7]}'
+NVIDIA = '{hosts: "nv-[0-1]", server: dgx-h100}'
+UNKNOWN = '{hosts: "x-[0-1]", ports: [x0, x1, x2, x3, x4, x5, x6, x7]}'
+GROUPS = {"amd": AMD, "nvidia": NVIDIA, "both": f"{AMD}, {NVIDIA}", "unknown": UNKNOWN}
+
+
+def plan_of(groups: str) -> Plan:
+    return compute_plan(load_fabric(FABRIC.format(nodes=GROUPS[groups]).encode(), "fabric.yaml").fabric, {})
+
+
+@pytest.mark.parametrize(
+    ("groups", "charts", "plugins"),
+    [
+        ("amd", [], ["a device plugin that offers amd.com/gpu"]),
+        ("nvidia", ["nvidia-gpu-operator"], []),
+        ("both", ["nvidia-gpu-operator"], ["a device plugin that offers amd.com/gpu"]),
+        ("unknown", ["nvidia-gpu-operator"], []),
+    ],
+)
+def test_nvidias_operator_is_installed_for_nvidias_gpus(groups: str, charts: list[str], plugins: list[str]) -> None:
+    stack, plan = load_stack("native"), plan_of(groups)
+    assert [chart.component for chart in list_charts(stack, plan)] == charts
+    figures = compare_stack(stack, plan).figures
+    assert figures is not None
+    assert list(figures.operators) == plugins
+
+
+@pytest.mark.parametrize(
+    ("groups", "resource", "codes"),
+    [
+        ("amd", "nvidia.com/gpu", ["pod-gpu-of-other-vendor"]),
+        ("amd", "amd.com/gpu", []),
+        ("nvidia", "nvidia.com/mig-1g.10gb", []),
+        ("both", "nvidia.com/gpu", []),
+        ("unknown", "amd.com/gpu", []),
+    ],
+)
+def test_a_pod_for_gpus_that_no_node_has_is_told(groups: str, resource: str, codes: list[str]) -> None:
+    requirements = build_requirements(load_stack("native"), plan_of(groups))
+    container = {"name": "a", "image": "a", "resources": {"limits": {resource: 8}}}
+    pod: dict[str, Any] = {"spec": {"containers": [container]}}
+    notes = [note for note in inject_rails(copy.deepcopy(pod), requirements) if "gpu" in note.code]
+    assert [note.code for note in notes] == codes
+
+
+def run(folder: Path, groups: str, *arguments: str) -> Result:
+    path = folder / "fabric.yaml"
+    path.write_text(FABRIC.format(nodes=GROUPS[groups]))
+    return CliRunner().invoke(cli, ["job", "new", *arguments, "-f", str(path), "--stack", "native"])
+
+
+@pytest.mark.parametrize(("resource", "nodes"), [("amd.com/gpu", 4), ("nvidia.com/gpu", 2)])
+def test_a_new_job_takes_the_nodes_that_have_its_gpus(tmp_path: Path, resource: str, nodes: int) -> None:
+    result = run(tmp_path, "both", "jobset", "--image", "i", "--gpu-resource", resource)
+    [job] = [document for document in yaml.safe_load_all(result.stdout) if document["kind"] == "JobSet"]
+    template = job["spec"]["replicatedJobs"][0]["template"]["spec"]
+    assert template["parallelism"] == nodes
+    assert template["template"]["spec"]["containers"][0]["resources"]["limits"][resource] == 8
+
+
+@pytest.mark.parametrize(
+    ("groups", "arguments", "message"),
+    [
+        ("both", (), "name it with --gpu-resource: amd.com/gpu (4 nodes), nvidia.com/gpu (2 nodes)"),
+        ("amd", ("--gpu-resource", "nvidia.com/gpu"), "the nodes have amd.com/gpu (4 nodes)"),
+        ("both", ("--gpu-resource", "amd.com/gpu", "--node-count", "5"), "has 4 with these rails and GPUs"),
+    ],
+)
+def test_a_new_job_of_no_gpus_is_refused(tmp_path: Path, groups: str, arguments: tuple[str, ...], message: str) -> None:
+    result = run(tmp_path, groups, "jobset", "--image", "i", *arguments)
+    assert (result.exit_code, message in result.output) == (2, True), result.output
+
+
+def test_a_queue_counts_the_gpus_of_each_vendor(tmp_path: Path) -> None:
+    result = run(tmp_path, "both", "kueue", "--name", "rails")
+    [queue] = [document for document in yaml.safe_load_all(result.stdout) if document["kind"] == "ClusterQueue"]
+    [group] = queue["spec"]["resourceGroups"]
+    quotas = {entry["name"]: entry["nominalQuota"] for entry in group["flavors"][0]["resources"]}
+    assert (quotas["amd.com/gpu"], quotas["nvidia.com/gpu"]) == (32, 16)
+    assert {"amd.com/gpu", "nvidia.com/gpu"} < set(group["coveredResources"])
