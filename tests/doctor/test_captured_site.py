@@ -31,12 +31,15 @@ for result in captured_site.excerpt_captures(archives, nodes):
     print(result if isinstance(result, ForeignCaptureError) else f"{{result.node}} {{result.failure}}".strip())
 """
 SHOW_WORKERS = """
+from tests.waiting import wait_until
 excerpt = captured_site.excerpt_capture
 def excerpt_capture(archive, nodes):
     Path(sys.argv[1], f"{os.getpid()}.pid").touch()
+    wait_until(lambda: len(list(Path(sys.argv[1]).glob("*.pid"))) == 2, "the other worker has begun")
     return excerpt(archive, nodes)
 captured_site.excerpt_capture = excerpt_capture
 """
+"""A worker that begins late would find no archive left, so the first waits for it."""
 DIE = "captured_site.excerpt_capture = lambda archive, nodes: os._exit(9)"
 HANG = """
 import signal
