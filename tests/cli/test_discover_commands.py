@@ -142,6 +142,13 @@ def test_only_its_owner_reads_an_archive(tmp_path: Path) -> None:
     assert place.stat().st_mode & 0o777 == 0o600
 
 
+def test_servers_finds_those_with_a_part_of_a_name_a_model_or_a_nic() -> None:
+    names = [line.split()[0] for line in trackbed("servers", "thor2").stdout.splitlines()[1:]]
+    assert {"dell-xe9680-mi300x", "smc-as-8126gs-tnmr-mi325x"} <= set(names)
+    assert "dgx-h100" not in names
+    assert trackbed("servers", "no such").exit_code == 2
+
+
 def test_servers_lists_the_catalogue_and_shows_one() -> None:
     assert "dgx-h100" in trackbed("servers").stdout
     assert "0000:dc:00.0" in trackbed("servers", "dgx-h100").stdout

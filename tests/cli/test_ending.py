@@ -85,6 +85,11 @@ def test_head_ends_a_long_plan_without_a_word(furnished: Path) -> None:
         ("trackbed no-such 2>/dev/full", 2, ""),
         ("trackbed servers >/dev/full 2>/dev/full", 2, ""),
         ("trackbed servers 2>&- >/dev/null", 0, ""),
+        (
+            "trackbed validate fabric.yaml 2>&1 >/dev/null | tail -1 >&2; exit ${PIPESTATUS[0]}",
+            2,
+            "Error: Got unexpected extra argument (fabric.yaml); the Fabric is named with -f FILE\n",
+        ),
     ],
 )
 def test_closed_and_full_streams_end_in_a_status(furnished: Path, script: str, status: int, errors: str) -> None:

@@ -75,9 +75,18 @@ def _run(work: Callable[[], object]) -> int:
     except KeyboardInterrupt as interrupt:
         return _report_interrupt(interrupt)
     except click.ClickException as error:
-        _show_error(error)
+        _show_error(_name_file_option(error))
         return error.exit_code
     return result if isinstance(result, int) else 0
+
+
+def _name_file_option(error: click.ClickException) -> click.ClickException:
+    """Return the error; where a file stands without the option of a Fabric, it names the option."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    options = {option for parameter in context.command.params for option in parameter.opts} if context else set()
+    if "--fabric" in options and error.message.startswith("Got unexpected extra argument"):
+        return click.UsageError(f"{error.message}; the Fabric is named with -f FILE", context)
+    return error
 
 
 def _show_error(error: click.ClickException) -> None:

@@ -109,7 +109,7 @@ def run_in_pods(
         requirements,
         int(compute_ladder_budget(plan, mode, rungs).most_seconds) + _START_SECONDS,
         secrets.token_bytes(),
-        _count_gpus(plan) if needs_gpus(rungs) else {},
+        _list_gpu_limits(plan) if needs_gpus(rungs) else {},
     )
     names = [node.name for node in plan.nodes]
     with open_cluster(options.kubeconfig, options.context) as cluster:
@@ -120,6 +120,7 @@ def run_in_pods(
             raise SystemExit(_TERMINATED) from None
 
 
-def _count_gpus(plan: Plan) -> dict[str, int]:
-    """Return how many GPUs each node has, as far as its rails have them."""
-    return {node.name: 1 + max((gpu for port in node.ports for gpu in port.gpus), default=-1) for node in plan.nodes}
+def _list_gpu_limits(plan: Plan) -> dict[str, dict[str, int]]:
+    """Return the resource of each node's GPUs, and how many the node has as far as its rails have them."""
+    counts = {node.name: 1 + max((gpu for port in node.ports for gpu in port.gpus), default=-1) for node in plan.nodes}
+    return {name: {plan.get_gpu_resource(name): count} for name, count in counts.items() if count}

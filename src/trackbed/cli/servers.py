@@ -19,7 +19,7 @@ COLUMNS = ("server", "model", "GPUs", "NIC", "rails", "ports")
 @click.argument("name", required=False, shell_complete=complete_server)
 @output_option("text", "json")
 def command(name: str | None, output_format: str) -> None:
-    """List the servers that a Fabric may name, or show one.
+    """List the servers that a Fabric may name, or show one; a part of a name, model or NIC lists those that have it.
 
     A node group with `server: NAME` inherits its ports, their NIC and the number of GPUs; values of the group itself
     take precedence. For servers without ports, the group has to list them.
@@ -28,19 +28,33 @@ def command(name: str | None, output_format: str) -> None:
     Examples:
       trackbed servers
       trackbed servers dgx-h100
+      trackbed servers mi300x
       trackbed servers -o json
     """
     from trackbed.fabric.model.servers import load_servers
 
     catalogue = load_servers()
-    if name is not None and name not in catalogue:
-        refuse(f"the catalogue has no server {name!r}{suggest_name(name, catalogue, '`trackbed servers` lists all')}")
+    chosen = _find_servers(catalogue, name) if name else catalogue
     if output_format == "json":
-        emit_json(catalogue if name is None else {name: catalogue[name]})
-    elif name is None:
-        _print_catalogue(catalogue)
+        emit_json(chosen)
+    elif name in chosen:
+        _print_server(name, chosen[name])
     else:
-        _print_server(name, catalogue[name])
+        _print_catalogue(chosen)
+
+
+def _find_servers(catalogue: dict[str, CatalogueServer], name: str) -> dict[str, CatalogueServer]:
+    """Return the server of this name, else those that have it as a part; exit with status 2 without any."""
+    if name in catalogue:
+        return {name: catalogue[name]}
+    similar = {
+        key: server
+        for key, server in catalogue.items()
+        if name.lower() in f"{key} {server.model} {_render_nic(server)}".lower()
+    }
+    if not similar:
+        refuse(f"the catalogue has no server {name!r}{suggest_name(name, catalogue, '`trackbed servers` lists all')}")
+    return similar
 
 
 def _print_catalogue(catalogue: dict[str, CatalogueServer]) -> None:

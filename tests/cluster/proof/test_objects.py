@@ -66,14 +66,13 @@ def test_no_pod_has_the_key_of_another_one_or_of_another_run() -> None:
 
 
 def test_a_pod_gets_the_gpus_of_its_node_where_they_are_tested() -> None:
-    site = build_site("native")._replace(gpus={"gpu-0": 8, "gpu-1": 0})
+    site = build_site("native")._replace(gpus={"gpu-0": {"nvidia.com/gpu": 8}})
     limits = [build_pod(site, 0, f"gpu-{number}")["spec"]["containers"][0]["resources"]["limits"] for number in (0, 1)]
     assert limits[0] == {"nvidia.com/gpu": 8, **limits[1]}
 
 
 def test_gpus_of_another_vendor_are_asked_for_by_their_own_resource() -> None:
-    requirements = msgspec.structs.replace(carried("native"), gpu_resource="amd.com/gpu")
-    site = build_site("native")._replace(gpus={"gpu-0": 8}, requirements=requirements)
+    site = build_site("native")._replace(gpus={"gpu-0": {"amd.com/gpu": 8}, "gpu-1": {"nvidia.com/gpu": 8}})
     limits = build_pod(site, 0, "gpu-0")["spec"]["containers"][0]["resources"]["limits"]
     assert {name: count for name, count in limits.items() if "gpu" in name} == {"amd.com/gpu": 8}
 

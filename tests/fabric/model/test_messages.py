@@ -101,6 +101,10 @@ FABRICS = {
         fabric("mtu: jumbo"),
         ("f.yaml:8:8: error: mtu is 'jumbo', it must be a whole number [not-a-number]"),
     ),
+    "no rate": (
+        fabric("rate: 400G"),
+        ("f.yaml:8:9: error: rate is '400G', it must be a number [not-a-number]"),
+    ),
     "out of bounds": (
         fabric("mtu: 100000"),
         ("f.yaml:8:8: error: mtu is 100000, it must be at most 65535 [out-of-bounds]"),

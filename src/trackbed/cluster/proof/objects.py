@@ -47,8 +47,8 @@ class ProofSite(NamedTuple):
     """Time after which kubelet ends a pod that still runs."""
     secret: bytes
     """What the keys of the pods follow from; of this run alone."""
-    gpus: Mapping[str, int] = MappingProxyType({})
-    """How many GPUs the pods of nodes get; no pod of another node gets one."""
+    gpus: Mapping[str, Mapping[str, int]] = MappingProxyType({})
+    """Node -> limits of its pod's GPUs, by their resource; no pod of another node gets one."""
 
     def name_pod(self, index: int) -> str:
         """Return the name of a node's pod, and of its mailbox, by the node's number."""
@@ -99,13 +99,13 @@ def build_pod(site: ProofSite, index: int, node: str) -> Manifest:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "program", "mountPath": _FOLDER, "readOnly": True}],
     }
-    access, gpus = site.requirements.access, site.gpus.get(node)
-    tolerated = dict.fromkeys((*GPU_RESOURCES.values(), site.requirements.gpu_resource, UNPROVED_TAINT))
+    access, gpus = site.requirements.access, site.gpus.get(node, {})
+    tolerated = dict.fromkeys((*GPU_RESOURCES.values(), site.requirements.gpu_resource, *gpus, UNPROVED_TAINT))
     resources: dict[str, dict[str, object]] = {}
     if access.hugepages:
         resources["requests"] = {"memory": _MEMORY}
     if gpus:
-        resources["limits"] = {site.requirements.gpu_resource: gpus}
+        resources["limits"] = dict(gpus)
     if resources:
         container["resources"] = resources
     spec = {

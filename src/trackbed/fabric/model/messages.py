@@ -18,6 +18,8 @@ _CODES = {
     "union_tag_not_found": "missing-field",
     "int_parsing": "not-a-number",
     "int_type": "not-a-number",
+    "float_parsing": "not-a-number",
+    "float_type": "not-a-number",
     "bool_parsing": "not-true-or-false",
     "bool_type": "not-true-or-false",
     "greater_than_equal": "out-of-bounds",
@@ -46,6 +48,10 @@ _SHAPES = {
 }
 
 
+_VALUES = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+"""Beginning of pydantic's error types -> the value that it expects."""
+
+
 def _render_message(error: ErrorDetails, path: Path, owner: type[BaseModel] | None) -> str:  # noqa: PLR0911 - a table of cases
     kind, name, value = error["type"], _get_field_name(path), error["input"]
     context: dict[str, Any] = error.get("ctx", {})
@@ -66,8 +72,7 @@ def _render_message(error: ErrorDetails, path: Path, owner: type[BaseModel] | No
         return f"{name} must be {_SHAPES[kind]}, not {_format_kind(value)}"
     if kind == "too_short":
         return f"{name} is empty, it needs at least one entry"
-    expected = "true or false" if kind.startswith("bool") else "a whole number"
-    return f"{name} is {value!r}, it must be {expected}"
+    return f"{name} is {value!r}, it must be {_VALUES[kind.partition('_')[0]]}"
 
 
 def _render_choice_message(field_name: str, value: object, expected: str) -> str:
