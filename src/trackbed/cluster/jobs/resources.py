@@ -23,7 +23,8 @@ from trackbed.cluster.jobs.template import (
 from trackbed.cluster.stacks.access import Access, Claim
 from trackbed.fabric.gpus import is_gpu_resource
 
-_NO_DEVICE = "the container gets no RDMA device of that rail, and the network attachment fails"
+_NO_DEVICE = "the container gets no RDMA device of that rail"
+_NO_ATTACHMENT = f"{_NO_DEVICE}, and the network attachment fails"
 _NO_PAGES = "the network library finds no huge pages"
 
 _QUANTITY = re.compile(r"([+-]?[0-9]{1,30}(?:\.[0-9]{0,30})?)(?:[eE]([+-]?[0-9]{1,2})|([KMGTPE]i|[numkMGTPE]))?")
@@ -41,18 +42,22 @@ def add_resources(spec: Mapping, container: Mapping, requirements: PodRequiremen
     yield from _check_gpus(container, requirements.known_gpus, path)
     yield from _check_other_containers(spec, container, requirements)
     other_names = {name for other in _iter_other_containers(spec, container) for name in iter_resource_names(other)}
+    effect = _NO_ATTACHMENT if access.networks else _NO_DEVICE
     for name, count in access.resources:
         if name not in other_names:
-            yield from _add_resource(container, name, count, path)
+            yield from _add_resource(container, name, count, path, effect)
     for name, quantity in access.hugepages:
-        yield from _add_resource(container, name, quantity, path)
+        yield from _add_resource(container, name, quantity, path, _NO_PAGES)
     yield from _check_huge_page_memory(container, access, path)
     for claim in access.claims:
         yield from _add_claim(spec, container, claim, path)
 
 
-def _add_resource(container: Mapping, name: str, quantity: int | str, path: str) -> Iterator[Note]:
-    """Add a resource to the limits, and to the requests unless the user has set the request; yield notes."""
+def _add_resource(container: Mapping, name: str, quantity: int | str, path: str, effect: str) -> Iterator[Note]:
+    """Add a resource to the limits, and to the requests unless the user has set the request; yield notes.
+
+    `effect` is what happens to a job without it.
+    """
     limit = read_mapping(container, "resources", "limits").get(name)
     request = read_mapping(container, "resources", "requests").get(name)
     if limit is None:
@@ -64,7 +69,7 @@ def _add_resource(container: Mapping, name: str, quantity: int | str, path: str)
             "missing",
             "network-resource-not-requested",
             f"limit {name}: {limit}",
-            _NO_PAGES if name.startswith("hugepages-") else _NO_DEVICE,
+            effect,
             f"{path}.limits",
         )
     if not is_same_quantity(limit, quantity):
