@@ -118,6 +118,17 @@ def test_management_and_storage_nics_are_no_rails(tmp_path: Path) -> None:
     assert '# no rail: "0000:3a:00.0", storage\n' in text
 
 
+def test_ports_that_are_not_published_are_written_behind_the_servers_name(tmp_path: Path) -> None:
+    server = "dell-xe9680-mi300x"
+    typed = f"{server} 0000:18:00.0,0000:2a:00.0"
+    answers = ("train", server, typed, "ethernet", "gpu-[0-3]", "none", "none", "none", "move", "", "")
+    status, shown = guide(tmp_path, to_lines(answers))
+    assert status == 0, shown
+    assert f"as {server} 0000:18:00.0" in " ".join(shown.split())
+    assert [port.pci for port in read_plan(tmp_path).nodes[0].ports] == ["0000:18:00.0", "0000:2a:00.0"]
+    assert read_plan(tmp_path).kubernetes.gpu_resource == "amd.com/gpu"
+
+
 WRONG = {
     "name": (("Train!", *SRIOV), "a name has lower case letters"),
     "server": ((SRIOV[0], "dgx-h10", *SRIOV[1:]), "did you mean 'dgx-h100'?"),

@@ -20,6 +20,7 @@ from trackbed.cli.options import refuse, suggest_name
 from trackbed.cli.terminal import print_line
 
 if TYPE_CHECKING:
+    from trackbed.fabric.model.servers import CatalogueServer
     from trackbed.fabric.plan.plan import Plan
     from trackbed.host.discover.inventory import Inventory
 
@@ -118,8 +119,15 @@ def _describe_hardware(draft: Draft, text: str) -> Draft:
             storage=storage,
         )
     if server:
-        raise ValueError(f"the PCI addresses of {text} are not published: type them, or run `trackbed discover` on one")
-    addresses = tuple(re.split(r"[\s,]+", text.lower()))
+        raise ValueError(
+            f"the PCI addresses of {text} are not published: write them behind its name, as {text} 0000:18:00.0,..., "
+            "or run `trackbed discover` on one"
+        )
+    named, *others = re.split(r"[\s,]+", text.lower())
+    server = load_servers().get(named)
+    if server and others and all(map(_PCI.fullmatch, others)):
+        return _describe_typed_ports(draft, named, server, tuple(others))
+    addresses = (named, *others)
     if all(map(_PCI.fullmatch, addresses)):
         return replace(draft, origin="typed PCI addresses", ports=addresses, nic=None, gpus=None)
     if Path(text).exists():
@@ -130,6 +138,12 @@ def _describe_hardware(draft: Draft, text: str) -> Draft:
         text, load_servers(), "write a server's name, a file, or addresses as 0000:18:00.0,0000:2a:00.0"
     )
     raise ValueError(f"no server and no file {text!r}{hint}")
+
+
+def _describe_typed_ports(draft: Draft, name: str, server: CatalogueServer, ports: tuple[str, ...]) -> Draft:
+    origin = f"the catalogue's {name} and typed PCI addresses"
+    gpus, resource = server.gpus.count, server.gpus.resource
+    return replace(draft, origin=origin, ports=ports, nic=server.nic.id, gpus=gpus, gpu_resource=resource)
 
 
 def _describe_found(draft: Draft, inventories: list[Inventory], origin: str) -> Draft:
