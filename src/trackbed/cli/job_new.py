@@ -130,8 +130,7 @@ def new(
         return
     name = name or _NAME
     plan, requirements = load_requirements(stack_name, fabric_file, rails)
-    if kind != "kueue":
-        plan, requirements = choose_gpus_or_refuse(plan, requirements, gpu_resource)
+    plan, requirements = _choose_gpus(kind, plan, requirements, gpu_resource)
     _check_arguments(plan, kind, name, namespace, image, nodes)
     if no_nvlink:
         _check_one_node(kind, nodes, by_rail=by_rail)
@@ -171,6 +170,17 @@ def _check_arguments(
         refuse("name an image with --image; it must hold NCCL and torchrun, for mpijob nccl-tests")
     if nodes and nodes > len(plan.nodes):
         refuse(f"--node-count {nodes}: fabric {plan.common.fabric!r} has {len(plan.nodes)} with these rails and GPUs")
+
+
+def _choose_gpus(
+    kind: str, plan: Plan, requirements: PodRequirements, gpu_resource: str | None
+) -> tuple[Plan, PodRequirements]:
+    """Return the nodes that a job may take, and its requirements; a queue has all, with a quota for each vendor."""
+    if kind != "kueue":
+        return choose_gpus_or_refuse(plan, requirements, gpu_resource)
+    if gpu_resource:
+        refuse("--gpu-resource is for jobs: a queue has a quota for the GPUs of each vendor; leave it out")
+    return plan, requirements
 
 
 def _check_one_node(kind: str, nodes: int | None, *, by_rail: bool) -> None:

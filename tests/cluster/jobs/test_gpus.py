@@ -104,6 +104,11 @@ def test_a_new_job_of_no_gpus_is_refused(tmp_path: Path, groups: str, arguments:
     assert (result.exit_code, message in result.output) == (2, True), result.output
 
 
+def test_a_queue_is_for_the_gpus_of_all_vendors(tmp_path: Path) -> None:
+    result = run(tmp_path, "both", "kueue", "--name", "rails", "--gpu-resource", "amd.com/gpu")
+    assert (result.exit_code, "a quota for the GPUs of each vendor" in result.output) == (2, True)
+
+
 def test_a_queue_counts_the_gpus_of_each_vendor(tmp_path: Path) -> None:
     result = run(tmp_path, "both", "kueue", "--name", "rails")
     [queue] = [document for document in yaml.safe_load_all(result.stdout) if document["kind"] == "ClusterQueue"]

@@ -57,8 +57,9 @@ def compute_plan(fabric: Fabric, lock: Mapping[str, int]) -> Plan:
         raise SpecError(errors)
     common = _build_common_plan(fabric, ranges, len(slots))
     nodes = tuple(sorted(_iter_nodes(spec, common, slots, layouts), key=lambda node: node.slot))
-    kubernetes, uplinks = _build_kubernetes_plan(spec), _build_uplinks_plan(spec)
-    return Plan(common, nodes, kubernetes, tuple(problems), uplinks, spec.rate, _find_gpu_resources(spec))
+    gpu_resources = _find_gpu_resources(spec)
+    kubernetes = _build_kubernetes_plan(spec, next(iter(gpu_resources.values()), GPU_RESOURCE))
+    return Plan(common, nodes, kubernetes, tuple(problems), _build_uplinks_plan(spec), spec.rate, gpu_resources)
 
 
 def build_layouts(spec: FabricSpec, ip_version: int) -> list[tuple[Range | None, RangeLayout | None]]:
@@ -168,7 +169,7 @@ def _build_kubelet_plan(spec: FabricSpec) -> KubeletPlan | None:
     return KubeletPlan(kubelet.topology_manager, kubelet.reserved_cpus)
 
 
-def _build_kubernetes_plan(spec: FabricSpec) -> KubernetesPlan:
+def _build_kubernetes_plan(spec: FabricSpec, gpu_resource: str) -> KubernetesPlan:
     kubernetes = spec.kubernetes
     return KubernetesPlan(
         kubernetes.namespace,
@@ -179,7 +180,7 @@ def _build_kubernetes_plan(spec: FabricSpec) -> KubernetesPlan:
         versions=tuple(sorted(kubernetes.versions.items())),
         values=tuple(sorted(kubernetes.values.items())),
         agent_image=kubernetes.images.agent,
-        gpu_resource=next(iter(_find_gpu_resources(spec).values()), GPU_RESOURCE),
+        gpu_resource=gpu_resource,
     )
 
 
