@@ -101,7 +101,7 @@ class Hosts:
             return {"pings": [self._ping(ping) for ping in step["pings"]]}
         if "stream" in step:
             return self._receive(step["stream"])
-        return self._run(node, step["argv"])
+        return self._run(node, step)
 
     def _list_links(self, node: str) -> Iterator[Mapping[str, str]]:
         """Yield what a pod has: the planned addresses, on interfaces with names of their own."""
@@ -137,11 +137,11 @@ class Hosts:
         received = min(self.gbps.get(end, SOUND_GBPS) for end in ends) * 1e9 / 8 * stream["seconds"]
         return {"receivedBytes": received, "seconds": stream["seconds"], "segmentBytes": 1e9}
 
-    def _run(self, node: str, argv: Sequence[str]) -> object:
-        ended = {"status": 0, "stdout": "", "stderr": ""}
-        if argv[0] == "rping" or argv[-1] not in self._ports:
+    def _run(self, node: str, step: Mapping[str, Any]) -> object:
+        argv, ended = step["argv"], {"status": 0, "stdout": "", "stderr": ""}
+        if "relay" not in step:  # a server, or rping
             return ended
-        ends = ((node, int(argv[2].removeprefix("rail"))), self._ports[argv[-1]])
+        ends = ((node, int(argv[2].removeprefix("rail"))), self._ports[step["relay"]["target"]])
         limit = float(argv[argv.index("--rate_limit") + 1]) if "--rate_limit" in argv else RATE_GBPS
         rate = 2 * min(limit, *(self.gbps.get(end, SOUND_GBPS) for end in ends))
         test = "RDMA_Write_Bidirectional_BW_Test" if argv[0] == "ib_write_bw" else "RDMA_Write_Latency_Test"

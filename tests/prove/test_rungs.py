@@ -145,8 +145,9 @@ def test_connections_are_read(path: ProbedPath, a: Any, b: Any, reading: RungRea
 def test_writes_have_their_unit_size_device_gid_and_traffic_class() -> None:
     client, server = write_bw.build_steps(PATH)
     common = "-m 4096 --tclass 106 -s 65536 -D 5 --report_gbits -b -q 32 --out_json --out_json_file=/dev/stderr"
-    assert " ".join(client["argv"]) == f"ib_write_bw -d rail0 -p 18515 -F -x 3 {common} 10.0.0.2"
-    assert " ".join(server["argv"]) == f"ib_write_bw -d rail0 -p 18515 -F -x 5 {common}"
+    assert " ".join(client["argv"]) == f"ib_write_bw -d rail0 -F -x 3 {common} -p 19515 127.0.0.1"
+    assert " ".join(server["argv"]) == f"ib_write_bw -d rail0 -F -x 5 {common} -p 18515"
+    assert client["relay"] == {"port": 19515, "source": "10.0.0.1", "target": "10.0.0.2", "targetPort": 18515}
 
 
 @pytest.mark.parametrize(

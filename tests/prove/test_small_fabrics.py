@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -22,15 +23,16 @@ class SlowUplinkHosts(Hosts):
     busy_tests: int = 0
     """Tests within the first unit that are low by a busy moment."""
 
-    def _run(self, node: str, argv: Sequence[str]) -> object:
-        self.gbps = {}
-        if argv[0] == "ib_write_bw" and argv[-1] in self._ports:
-            units = {(int(name[1:]) - 1) // self.unit_nodes for name in (node, self._ports[argv[-1]][0])}
+    def _run(self, node: str, step: Mapping[str, Any]) -> object:
+        self.gbps, argv = {}, step["argv"]
+        if argv[0] == "ib_write_bw" and "relay" in step:
+            partner, _ = self._ports[step["relay"]["target"]]
+            units = {(int(name[1:]) - 1) // self.unit_nodes for name in (node, partner)}
             if argv[2] == "rail1" and 0 in units:
                 is_busy = len(units) == 1 and self.busy_tests > 0
                 self.busy_tests -= is_busy
                 self.gbps = {(node, 1): SOUND_GBPS * (0.85 if is_busy else 0.5)} if is_busy or len(units) > 1 else {}
-        return super()._run(node, argv)
+        return super()._run(node, step)
 
 
 def list_culprits(report: ProofReport) -> list[tuple[str, int | None, tuple[str, ...], tuple[str, ...]]]:

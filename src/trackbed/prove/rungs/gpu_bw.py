@@ -7,7 +7,7 @@ unsupported (linux-rdma/perftest 00b55b6, src/perftest_parameters.c).
 from __future__ import annotations
 
 from trackbed.prove.rungs import perftest, write_bw
-from trackbed.prove.rungs.rung import CLIENT_AFTER_SECONDS, ProbedPath, Rung, RungReading, Step, get_text
+from trackbed.prove.rungs.rung import ProbedPath, Rung, RungReading, Step, get_text
 
 _UNSUPPORTED = ("unrecognized option '--use_", "Unsupported memory type", "Failed to load CUDA library")
 _LOOK = (
@@ -18,7 +18,7 @@ _LOOK = (
 def build_steps(path: ProbedPath) -> tuple[Step, Step]:
     """Return the steps of the client, a, and the server, b."""
     client, server = (write_bw.build_argv(path, end, *end.gpu_options) for end in (path.a, path.b))
-    return {"argv": client, "after": CLIENT_AFTER_SECONDS}, {"argv": server}
+    return perftest.build_steps(path, client, server)
 
 
 def read(path: ProbedPath, a: object, b: object) -> RungReading:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trackbed.prove.rungs.rung import (
+    CLIENT_AFTER_SECONDS,
     PathEnd,
     ProbedPath,
     RungReading,
+    Step,
     choose_server_port,
     get_mapping,
     get_number,
@@ -26,6 +28,8 @@ from trackbed.prove.rungs.rung import (
 
 JSON_FILE = "/dev/stderr"
 """A pipe of the worker: nothing is left on a disk. Standard output has the addresses of all flows, before and after."""
+_FIRST_RELAY_PORT = 19515
+"""TCP port of rail 0 on the client's host, where its relay listens; no test of another rail has it."""
 _MAX_CHARACTERS = 1 << 14
 """Four times what a worker keeps of a stream."""
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
@@ -39,12 +43,25 @@ class PerftestError(ValueError):
 
 
 def build_argv(program: str, path: ProbedPath, end: PathEnd, *options: str) -> list[str]:
-    """Return the command line of one end: the server's without, the client's with the address of the server."""
-    argv = [program, "-d", end.rdma, "-p", str(choose_server_port(path.b)), "-F"]
+    """Return the command line of one end, without the connection to the other one."""
+    argv = [program, "-d", end.rdma, "-F"]
     argv += ["-x", str(end.gid_index)] if end.gid_index is not None else []
     argv += ["-m", str(path.path_mtu_bytes), "--tclass", str(path.traffic_class), *options]
-    argv += ["--out_json", f"--out_json_file={JSON_FILE}"]
-    return argv if end is path.b else [*argv, path.b.address]
+    return [*argv, "--out_json", f"--out_json_file={JSON_FILE}"]
+
+
+def build_steps(path: ProbedPath, client: Sequence[str], server: Sequence[str]) -> tuple[Step, Step]:
+    """Return the steps of the client, a, and the server, b, which exchange their settings over the rail.
+
+    A relay on the client's host binds the address (fleet/relay.py): perftest itself can since June 2023 alone
+    (8ff29c1, `--bind_source_ip`), and Debian 12's is older.
+    """
+    near, far = str(_FIRST_RELAY_PORT + path.a.rail), choose_server_port(path.b)
+    relay = {"port": int(near), "source": path.a.address, "target": path.b.address, "targetPort": far}
+    return (
+        {"argv": [*client, "-p", near, "127.0.0.1"], "relay": relay, "after": CLIENT_AFTER_SECONDS},
+        {"argv": [*server, "-p", str(far)]},
+    )
 
 
 def parse_results(text: str, end: PathEnd, test: str, size_bytes: int) -> Mapping[str, Any]:

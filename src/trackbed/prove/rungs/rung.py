@@ -3,6 +3,7 @@
 A step is a JSON object; a worker on the node runs it and answers with a JSON object:
 
     {"argv": [...], "after": 1.0}      {"status": 0, "stdout": "...", "stderr": "..."}; status null: it was ended
+    with "relay": {...}                a connection that the program makes, carried on (fleet/relay.py)
                                        {"missing": "rping"} if the node has no such program
     {"pings": [{"source", "target", "payloadBytes"}, ...]}
                                        {"pings": [{"outcome", "rttMs", "mtuBytes", "by", "reason"}, ...]}

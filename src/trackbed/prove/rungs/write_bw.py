@@ -7,7 +7,6 @@ import math
 from trackbed.prove.rounds import FIRST_SOURCE_PORT, FLOWS
 from trackbed.prove.rungs import perftest
 from trackbed.prove.rungs.rung import (
-    CLIENT_AFTER_SECONDS,
     PathEnd,
     ProbedPath,
     Rung,
@@ -40,7 +39,7 @@ DEF_MARGIN of 2), and a test must not outlive its round."""
 
 def build_steps(path: ProbedPath) -> tuple[Step, Step]:
     """Return the steps of the client, a, and the server, b."""
-    return {"argv": build_argv(path, path.a), "after": CLIENT_AFTER_SECONDS}, {"argv": build_argv(path, path.b)}
+    return perftest.build_steps(path, build_argv(path, path.a), build_argv(path, path.b))
 
 
 def build_argv(path: ProbedPath, end: PathEnd, *memory: str) -> list[str]:

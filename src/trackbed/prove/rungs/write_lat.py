@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from trackbed.prove.rungs import perftest
 from trackbed.prove.rungs.rung import (
-    CLIENT_AFTER_SECONDS,
     ProbedPath,
     Rung,
     RungReading,
@@ -22,7 +21,7 @@ def build_steps(path: ProbedPath) -> tuple[Step, Step]:
     """Return the steps of the client, a, and the server, b."""
     options = ("-s", str(_SIZE_BYTES), "-n", str(_ITERATIONS))
     client, server = (perftest.build_argv("ib_write_lat", path, end, *options) for end in (path.a, path.b))
-    return {"argv": client, "after": CLIENT_AFTER_SECONDS}, {"argv": server}
+    return perftest.build_steps(path, client, server)
 
 
 def read(path: ProbedPath, a: object, b: object) -> RungReading:

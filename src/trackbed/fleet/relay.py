@@ -1,0 +1,105 @@
+"""A TCP connection that a program makes to its own host, carried on from an address that the program cannot choose.
+
+    {"port": 19515, "source": "10.64.0.1", "target": "10.64.0.3", "targetPort": 18515}
+
+perftest exchanges its settings over TCP and binds no address, so that the main table decides which way they go. In a
+pod of Multus that is the primary network: the sbr plugin moves a rail's routes to a table that the rail's address alone
+selects.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from selectors import EVENT_READ, EVENT_WRITE, BaseSelector
+from typing import Any
+
+_LOOPBACK = "127.0.0.1"
+_READ_BYTES = 1 << 14
+"""perftest sends some hundred bytes for each flow and waits for as many, so that a socket's buffer takes all of it."""
+
+
+class Relay:
+    """One connection of a program, and the one that carries it on. Nothing blocks: the selector's data are calls."""
+
+    def __init__(self, step: Mapping[str, Any], selector: BaseSelector) -> None:
+        """Listen on this host. Raises OSError, as where the port is in use."""
+        self._step, self._selector = step, selector
+        self._near, self._far = socket.socket(), socket.socket(_choose_family(step["source"]))
+        self.failure = ""
+        self._near.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._near.settimeout(0)
+        self._far.settimeout(0)
+        try:
+            self._near.bind((_LOOPBACK, step["port"]))
+            self._near.listen(1)
+        except OSError as error:
+            self.close()
+            raise OSError(error.errno, f"{_LOOPBACK}:{step['port']}: {error.strerror}") from None
+        selector.register(self._near, EVENT_READ, self._accept)
+
+    def close(self) -> None:
+        """End both connections; what the program sent before it ended is carried on first."""
+        while self._carry(self._near, self._far):
+            pass
+        for end in (self._near, self._far):
+            self._leave(end)
+            end.close()
+
+    def _accept(self) -> None:
+        """Take in the program, and connect from the rail's address."""
+        listener = self._near
+        self._leave(listener)
+        try:
+            self._near, _ = listener.accept()
+            listener.close()
+            self._near.settimeout(0)
+            self._far.bind((self._step["source"], 0))
+            self._far.connect((self._step["target"], self._step["targetPort"]))
+        except BlockingIOError:
+            self._selector.register(self._far, EVENT_WRITE, self._join)
+        except OSError as error:
+            self._fail(error.strerror or str(error))
+
+    def _join(self) -> None:
+        """Carry both ways, where the connection has come about."""
+        self._leave(self._far)
+        if code := self._far.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self._fail(os.strerror(code))
+            return
+        for source, sink in ((self._near, self._far), (self._far, self._near)):
+            sink.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._selector.register(source, EVENT_READ, partial(self._carry, source, sink))
+
+    def _carry(self, source: socket.socket, sink: socket.socket) -> bool:
+        """Carry what has arrived, and return whether there may be more; the end of one way leaves the other."""
+        try:
+            part = source.recv(_READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            part = b""
+        with suppress(OSError):
+            if part:
+                sink.sendall(part)
+                return True
+            sink.shutdown(socket.SHUT_WR)
+        self._leave(source)
+        return False
+
+    def _fail(self, reason: str) -> None:
+        """Say why, and end the program's connection."""
+        step = self._step
+        self.failure = f"no connection from {step['source']} to {step['target']}:{step['targetPort']}: {reason}"
+        self._near.close()
+
+    def _leave(self, end: socket.socket) -> None:
+        with suppress(KeyError, ValueError):  # it was not registered, or is closed
+            self._selector.unregister(end)
+
+
+def _choose_family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
