@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def prove(folder: Path, memory: int, keep: bool, stack: str, programs: Path | None, output_format: str) -> None:
     """Let a pod on each of four nodes measure a rail, sound first, then with one fault after the other.
 
-    The faults: a slow port, a lossy port, a cable in the wrong leaf, a leaf MTU of 1500, a missing GID, a slow uplink.
+    The faults: a slow port, a lossy port, a cable in the wrong leaf, a leaf MTU of 1500, a slow uplink, a missing GID.
     The whole ladder runs, RDMA by soft-RoCE. Exits with 0 when each fault is named and nothing else, with 1 when not,
     with 3 when this machine cannot run the cluster. It takes some 30 minutes on two cores.
 

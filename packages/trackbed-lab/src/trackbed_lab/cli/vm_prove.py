@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def prove(source: str | None, folder: Path, memory: int, keep: bool, output_format: str) -> None:
     """Cap all ports of emulated servers at a rate that they sustain, inject faults, and let `trackbed prove` name each.
 
-    The faults: a slow port, a lossy port, a cable in the wrong leaf, a leaf MTU of 1500, a missing GID, a slow uplink.
+    The faults: a slow port, a lossy port, a cable in the wrong leaf, a leaf MTU of 1500, a slow uplink, a missing GID.
     The whole ladder runs, RDMA by soft-RoCE. Then it runs over SSH, and while a worker, the command and a server are
     killed. Exits with 0 when all went as planned, with 1 when not, with 3 when this machine cannot run the servers. It
     takes some 20 minutes on two cores.

@@ -147,7 +147,9 @@ def _prove_fault(run: VmRun, sound: SwitchSettings, fault: ProofFault, place: Fa
         _run_script(run, place, fault.heal_script)
         _set_leaves(run, sound)
     named = [fault.is_named(place, culprit) for culprit in report.culprits]
-    return _summarize(report), bool(named) and all(named)
+    if named and all(named):
+        return _summarize(report), True
+    return f"{_summarize(report)}{_explain(report)}", False
 
 
 def _run_script(run: VmRun, place: FaultPlace, script: str) -> None:

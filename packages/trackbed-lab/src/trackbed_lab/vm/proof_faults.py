@@ -78,9 +78,10 @@ FAULTS: tuple[ProofFault, ...] = (
     ProofFault("lossy port", _is_port, _set_port(PortSettings(loss=0.08))),
     ProofFault("wrong leaf", _is_node_or_port, _swap),
     ProofFault("leaf MTU 1500", _is_leaf, _set_leaf(LeafSettings(mtu_bytes=1500))),
+    ProofFault("slow uplink", _is_uplink, _set_leaf(LeafSettings(uplink_share=0.6))),
     ProofFault(
         "missing GID", _is_port, break_script=_MOVE + MANAGEMENT, heal_script=_MOVE + "{netdev}"
     ),  # a device of another interface has its addresses
-    ProofFault("slow uplink", _is_uplink, _set_leaf(LeafSettings(uplink_share=0.6))),
 )
-"""All faults, in the order in which they are injected."""
+"""All faults, in the order in which they are injected. What breaks an RDMA device is last: after it the VF of a pod has
+no device when the next pod begins, and a device plugin gives that one none."""
