@@ -23,8 +23,8 @@ _INJECTED_KINDS = {"SriovNetwork", "SriovIBNetwork"}
 """Networks of the SR-IOV operator."""
 _OPERATOR_PREFIX = "openshift.io/"
 """Prefix of its resources, unless it is told another one (RESOURCE_PREFIX)."""
-WITHOUT_DEVICE = {"ovs", "macvlan", "ipvlan", "vlan", "ipoib"}
-"""CNI types that do not move a device into the pod."""
+WITHOUT_DEVICE = {"bridge", "cnv-bridge", "dummy", "ipoib", "ipvlan", "macvlan", "ovs", "ptp", "tap", "vlan"}
+"""CNI types that move no device into the pod. What a marker of bridges counts is for the scheduler alone."""
 
 
 def _index_pools(corpus: Corpus) -> dict[str, dict[str, Document]]:
