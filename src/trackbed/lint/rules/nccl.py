@@ -28,6 +28,7 @@ _SECOND = re.compile(r"(?!(?:roce|ib)[pP]\d)\w*[^\W\d]1")
 
 A name by PCI place (rocep1s0f1) ends in a function, of which there are 8.
 """
+_TEN, _MAX_DIGITS = 10, 2
 _FEW_GPUS = 4
 """Servers with fewer GPUs have no ten RDMA devices."""
 _SHARED = {"macvlan", "ipvlan"}
@@ -49,7 +50,8 @@ def check_devices(corpus: Corpus) -> Iterator[Breach]:
             continue
         bare = variable.value.lstrip("^")
         names = [item.partition(":")[0] for item in bare.lstrip("=").split(",") if item]
-        first = next(filter(_SECOND.fullmatch, names), "")
+        whole = _find_whole_ranges(names)
+        first = next((name for name in names if _SECOND.fullmatch(name) and name[:-1] not in whole), "")
         if not bare.startswith("=") and first and not _uses_few_gpus(variable):
             exact = "^" * variable.value.startswith("^") + "=" + bare
             message = f"without = these are prefixes: {first!r} also takes {first}0 to {first}9"
@@ -59,6 +61,16 @@ def check_devices(corpus: Corpus) -> Iterator[Breach]:
             yield variable.build_breach("hca-takes-all", message)
         if variable.pod and not variable.value.startswith("^") and any(_DEVICE.fullmatch(name) for name in names):
             yield from _check_vf_names(corpus, variable, variable.pod)
+
+
+def _find_whole_ranges(names: list[str]) -> set[str]:
+    """Return the stems of devices of which numbers 0 to 10, or to more, are named without a gap."""
+    numbers: dict[str, set[int]] = {}
+    for name in names:
+        stem = name.rstrip("0123456789")
+        if 0 < len(name) - len(stem) <= _MAX_DIGITS:
+            numbers.setdefault(stem, set()).add(int(name[len(stem) :]))
+    return {stem for stem, group in numbers.items() if len(group) > _TEN and max(group) < len(group)}
 
 
 def _uses_few_gpus(variable: EnvironmentVariable) -> bool:
