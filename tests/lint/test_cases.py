@@ -96,6 +96,8 @@ def test_subnets_of_spiderpool_are_equal_or_apart(first: str, second: str, expec
         ("=mlx5_1", []),
         ("^mlx5_1", ["hca-prefix"]),
         ("^=mlx5_1", []),
+        (",".join(f"mlx5_{number}" for number in range(12)), []),  # what mlx5_1 takes too is named
+        ("mlx5_0,mlx5_1,mlx5_10", ["hca-prefix"]),
         ("mlx5", []),
         ("eth0", []),
         ("=mlx5_0:1:0,mlx5_1:1:1", []),
@@ -453,6 +455,11 @@ def test_some_operators_mount_memory_themselves(kind: str, *, is_told: bool) -> 
     spec = f"{{workerGroupSpecs: [{{template: {{spec: {{containers: [{container}]}}}}}}]}}"
     text = f"apiVersion: ray.io/v1\nkind: {kind}\nmetadata: {{name: a}}\nspec: {spec}\n"
     assert ("shm-missing" in rules(text)) is is_told
+
+
+def test_what_a_marker_of_bridges_counts_is_for_the_scheduler() -> None:
+    network = nad('{"cniVersion": "1.0.0", "name": "rail0", "type": "bridge", "bridge": "br1"}')
+    assert rules(network.replace("nvidia.com/rail0", "ovs-cni.network.kubevirt.io/br1"), pod("", limits="")) == []
 
 
 def test_a_network_of_two_set_ups_needs_the_resource_of_one() -> None:

@@ -95,6 +95,19 @@ def test_an_older_release_of_another_project_may_serve_another_version() -> None
     assert "in the release that lint knows; write kubeflow.org/v2beta1, or give the CRDs of yours" in problem.message
 
 
+@pytest.mark.parametrize("versions", ["version: v1alpha2", "versions: [{name: v1alpha2, served: true, storage: true}]"])
+def test_a_version_that_a_crd_beside_it_defines_is_right(versions: str) -> None:
+    spec = f"{{group: kubeflow.org, names: {{kind: MPIJob, plural: mpijobs}}, scope: Namespaced, {versions}}}"
+    text = (
+        "apiVersion: kubeflow.org/v1alpha2\nkind: MPIJob\nmetadata: {name: a}\nspec: {}\n---\napiVersion: "
+        f"apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: a}}\nspec: {spec}\n"
+    )
+    documents, early = parse_manifests(text.encode(), "a.yaml")
+    problems = lint(index_documents(documents), index_crds(), early)
+    assert "a CRD of the input defines MPIJob of kubeflow.org/v1alpha2" in problems[0].message
+    assert (problems[0].rule, problems[0].severity) == ("no-schema", "note")
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"), [("kind:", ["missing-field"]), ("kind: ''", ["missing-field"]), ("", ["not-a-manifest"])]
 )

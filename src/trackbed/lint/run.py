@@ -9,7 +9,7 @@ from trackbed.lint.corpus import Corpus
 from trackbed.lint.finding import Breach, LintProblem
 from trackbed.lint.ignore import apply_ignores
 from trackbed.lint.rules import CHECKS
-from trackbed.lint.schemas.check import check_schema
+from trackbed.lint.schemas.check import check_schema, list_defined_versions
 from trackbed.lint.schemas.crds import Schemas
 from trackbed.lint.templates import is_empty, is_filled_later
 
@@ -31,7 +31,10 @@ def lint(
     """
     rule_breaches = [breach for check in CHECKS for breach in check(corpus)]
     covered = {_get_location_key(breach) for breach in rule_breaches}
-    schema_breaches = [breach for doc in corpus.documents for breach in (check_schema(doc, schemas) if schemas else ())]
+    defined = list_defined_versions(corpus.select_kinds("CustomResourceDefinition"))
+    schema_breaches = [
+        breach for doc in corpus.documents for breach in (check_schema(doc, schemas, defined) if schemas else ())
+    ]
     breaches = [
         *reading_breaches,
         *rule_breaches,

@@ -1,7 +1,7 @@
 """Validation of a document against its CRD; messages suggest the right name or level of a field."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any
@@ -16,7 +16,7 @@ from trackbed.lint.schemas.formats import describe_pattern
 from trackbed.lint.schemas.partial import is_partial
 from trackbed.lint.schemas.shipped import is_built_in
 from trackbed.lint.schemas.webhooks import is_set_by_webhook
-from trackbed.lint.tree import Tree
+from trackbed.lint.tree import Tree, enumerate_mappings
 
 _VARIABLE = re.compile(r"\$\{?\w+\}?|\{\{.*\}\}")
 _READ_BY_LINT = {
@@ -42,14 +42,36 @@ _MAX_BREACHES = 100
 """Maximum number of breaches of one document; a document of another format may have thousands."""
 
 
-def check_schema(doc: Document, schemas: Schemas) -> Iterator[Breach]:
-    """Yield the breaches for which an API server would refuse the document."""
+KindNames = frozenset[tuple[str, str, str]]
+"""Groups, kinds and versions."""
+
+
+def list_defined_versions(crds: Iterable[Document]) -> KindNames:
+    """Return what CRDs among the manifests define, also those of v1beta1, which old operators bring."""
+    return frozenset(
+        (crd.get_text("spec", "group"), crd.get_text("spec", "names", "kind"), str(version))
+        for crd in crds
+        for version in (
+            crd.get("spec", "version"),
+            *(version.get("name") for _, version in enumerate_mappings(crd.get("spec", "versions"))),
+        )
+    )
+
+
+def check_schema(doc: Document, schemas: Schemas, defined: KindNames = frozenset()) -> Iterator[Breach]:
+    """Yield the breaches for which an API server would refuse the document.
+
+    `defined` are versions that CRDs among the manifests define: where no schema has one of them, it is not refused.
+    """
     if (doc.group, doc.kind) in _READ_BY_LINT:
         return
     versions = schemas.find_versions(doc.group, doc.kind)
     version = doc.api_version.rpartition("/")[2]
     if version in versions:
         yield from _iter_schema_breaches(doc, versions[version])
+    elif (doc.group, doc.kind, version) in defined:
+        message = f"a CRD of the input defines {doc.kind} of {doc.api_version}; its fields were not checked"
+        yield Breach("no-schema", doc.tree, ("kind",), message)
     elif versions and (doc.group, doc.kind, version) not in _OTHER_VERSIONS:
         yield _refuse_version(doc, version, versions)
     elif is_built_in(doc.group) and not _is_of_another_program(doc):
