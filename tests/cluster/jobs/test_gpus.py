@@ -59,18 +59,22 @@ def test_nvidias_operator_is_installed_for_nvidias_gpus(groups: str, charts: lis
 
 
 @pytest.mark.parametrize(
-    ("groups", "resource", "codes"),
+    ("groups", "resource", "count", "codes"),
     [
-        ("amd", "nvidia.com/gpu", ["pod-gpu-of-other-vendor"]),
-        ("amd", "amd.com/gpu", []),
-        ("nvidia", "nvidia.com/mig-1g.10gb", []),
-        ("both", "nvidia.com/gpu", []),
-        ("unknown", "amd.com/gpu", []),
+        ("amd", "nvidia.com/gpu", 8, ["pod-gpu-of-other-vendor"]),
+        ("amd", "amd.com/gpu", 8, []),
+        ("amd", "amd.com/gpu", 16, ["pod-more-gpus-than-a-node"]),
+        ("amd", "amd.com/gpu", "$(GPUS)", []),
+        ("nvidia", "nvidia.com/mig-1g.10gb", 56, []),
+        ("both", "nvidia.com/gpu", 8, []),
+        ("unknown", "amd.com/gpu", 16, []),
     ],
 )
-def test_a_pod_for_gpus_that_no_node_has_is_told(groups: str, resource: str, codes: list[str]) -> None:
+def test_a_pod_for_gpus_that_no_node_has_is_told(
+    groups: str, resource: str, count: int | str, codes: list[str]
+) -> None:
     requirements = build_requirements(load_stack("native"), plan_of(groups))
-    container = {"name": "a", "image": "a", "resources": {"limits": {resource: 8}}}
+    container = {"name": "a", "image": "a", "resources": {"limits": {resource: count}}}
     pod: dict[str, Any] = {"spec": {"containers": [container]}}
     notes = [note for note in inject_rails(copy.deepcopy(pod), requirements) if "gpu" in note.code]
     assert [note.code for note in notes] == codes

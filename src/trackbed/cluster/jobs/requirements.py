@@ -25,8 +25,8 @@ class PodRequirements(msgspec.Struct, frozen=True):
     """Resources of the fabric's rails that the pods shall not have."""
     gpu_resource: str = GPU_RESOURCE
     """Extended resource by which the pods ask for GPUs."""
-    known_gpus: tuple[str, ...] = ()
-    """Resources of all nodes' GPUs; empty unless the Fabric or the catalogue says them of every node."""
+    known_gpus: tuple[tuple[str, int], ...] = ()
+    """Resources of all nodes' GPUs, each with the most that a node has; empty unless they are known of every node."""
 
     @property
     def has_rails(self) -> bool:
@@ -56,8 +56,19 @@ def build_requirements(stack: Stack, plan: Plan, rail_numbers: Collection[int] |
         shares_ports=shares_ports and not access.host_network,
         excluded_resources=excluded,
         gpu_resource=plan.kubernetes.gpu_resource,
-        known_gpus=plan.list_gpu_resources() if all(node.name in plan.gpu_resources for node in plan.nodes) else (),
+        known_gpus=tuple(_count_known_gpus(plan).items()),
     )
+
+
+def _count_known_gpus(plan: Plan) -> dict[str, int]:
+    """Return the most GPUs of a node by resource, where the Fabric or the catalogue says them of every node."""
+    most: dict[str, int] = {}
+    for node in plan.nodes:
+        if node.name not in plan.gpu_resources:
+            return {}
+        name, count = plan.gpu_resources[node.name], len({gpu for port in node.ports for gpu in port.gpus})
+        most[name] = max(count, most.get(name, 0))
+    return most
 
 
 def merge_variables(fabric_variables: dict[str, str], access: Access) -> dict[str, str]:

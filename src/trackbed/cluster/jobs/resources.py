@@ -39,7 +39,7 @@ _SUFFIXES = {
 def add_resources(spec: Mapping, container: Mapping, requirements: PodRequirements) -> Iterator[Note]:
     """Add rail resources and huge pages to the container, and resource claims to container and pod; yield notes."""
     access, path = requirements.access, f"{locate_container(spec, container)}.resources"
-    yield from _check_gpus(container, requirements.known_gpus, path)
+    yield from _check_gpus(container, dict(requirements.known_gpus), path)
     yield from _check_other_containers(spec, container, requirements)
     other_names = {name for other in _iter_other_containers(spec, container) for name in iter_resource_names(other)}
     effect = _NO_ATTACHMENT if access.networks else _NO_DEVICE
@@ -90,16 +90,29 @@ def _add_resource(container: Mapping, name: str, quantity: int | str, path: str,
         )
 
 
-def _check_gpus(container: Mapping, known: tuple[str, ...], path: str) -> Iterator[Note]:
-    """Yield notes on GPUs of a vendor that no node has; parts of GPUs have other names below the same domain."""
+def _check_gpus(container: Mapping, known: dict[str, int], path: str) -> Iterator[Note]:
+    """Yield notes on GPUs that no node has, or not as many of; `known` is the most of a node, by resource.
+
+    Parts of GPUs have other names below the same domain.
+    """
     domains = {name.partition("/")[0] for name in known}
+    limits = read_mapping(container, "resources", "limits")
     for name in dict.fromkeys(filter(is_gpu_resource, iter_resource_names(container))):
+        count = _parse_quantity(str(limits.get(name)))
         if known and name.partition("/")[0] not in domains:
             yield Note(
                 "different",
                 "pod-gpu-of-other-vendor",
                 f"asks for {name}, the nodes have {' or '.join(known)}",
                 "no node offers it, so the pod stays pending",
+                path,
+            )
+        elif name in known and count is not None and count > known[name]:
+            yield Note(
+                "different",
+                "pod-more-gpus-than-a-node",
+                f"asks for {limits[name]} {name}, a node has {known[name]}",
+                "no node has as many, so the pod stays pending",
                 path,
             )
 
