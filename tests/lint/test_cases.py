@@ -239,6 +239,34 @@ def test_files_of_a_folder_may_be_alternatives() -> None:
     assert "quota-not-covered" in lint_files({"b/queue.yaml": other, "a/pod.yaml": job})
 
 
+def policy(name: str, nics: str) -> str:
+    head = "apiVersion: sriovnetwork.openshift.io/v1\nkind: SriovNetworkNodePolicy\nmetadata: {name: %s}\nspec: "
+    return f"{head % name}{{nodeSelector: {{a: b}}, numVfs: 4, resourceName: {name}, nicSelector: {{{nics}}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("pfNames: [ens1f0]", "pfNames: [ens1f0]", ["vf-ranges-overlap"]),
+        ("pfNames: [ens1f0], vendor: 15b3", "pfNames: [ens1f0]", ["vf-ranges-overlap"]),
+        ("pfNames: [ens1f0], vendor: 15b3", "pfNames: [ens1f0], vendor: '8086'", []),
+        ("pfNames: [ens1f0], deviceID: '1017'", "pfNames: [ens1f0], deviceID: 158b", []),
+    ],
+)
+def test_two_policies_for_nics_that_differ_share_no_port(first: str, second: str, expected: list[str]) -> None:
+    assert rules(policy("a", first), policy("b", second)) == expected
+
+
+def test_files_that_define_policies_of_each_other_are_alternatives_with_all_that_they_have() -> None:
+    port, other = "pfNames: [ens1f0]", "pfNames: [ens2f0]"
+    both = f"{policy('c', port)}---\n{policy('d', port)}"
+    files = {"p/one.yaml": policy("b", port), "p/two.yaml": both}
+    assert lint_files(files) == ["vf-ranges-overlap"] * 2
+    again = {f"p/{name}.yaml": policy("d", other) for name in ("three", "four")}
+    assert lint_files({**files, **again}) == ["vf-ranges-overlap"]  # of the two in one file
+    assert lint_files({**files, "p/three.yaml": again["p/three.yaml"]}) == ["vf-ranges-overlap"] * 2
+
+
 def test_the_queue_beside_a_job_is_its_queue() -> None:
     cluster = (
         "apiVersion: kueue.x-k8s.io/v1beta1\nkind: ClusterQueue\nmetadata: {{name: {}}}\nspec:\n  resourceGroups: "

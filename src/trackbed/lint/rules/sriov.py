@@ -1,7 +1,8 @@
 """Rules for the objects of the SR-IOV Network Operator and the NVIDIA Network Operator."""
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from trackbed.lint.corpus import Corpus
@@ -11,6 +12,9 @@ from trackbed.lint.tree import dig, enumerate_texts
 
 _PF = re.compile(r"(?P<name>[^#\s]+)(?:#(?P<first>\d+)-(?P<last>\d+))?")
 _SELECTORS = ("vendor", "deviceID", "rootDevices", "pfNames", "netFilter")
+_IDS = ("vendor", "deviceID")
+"""Selectors of which a port has one value."""
+_HABIT = 3
 _MAX_VFS = 128
 """Maximum number of VFs of a PF; MlxMaxVFs of the operator's webhook."""
 _MAX_IB_VFS = 16
@@ -82,17 +86,36 @@ def check_shared_ports(corpus: Corpus) -> Iterator[Breach]:
     for doc in corpus.select_kinds("SriovNetworkNodePolicy"):
         for port in _iter_port_selections(doc):
             by_name.setdefault(port.name, []).append(port)
+    choices = _find_alternatives(corpus)
     for ports in by_name.values():
         for number, later in enumerate(ports):
             policies = [port for port in ports[:number] if port.doc is not later.doc and not _are_copies(port, later)]
-            earlier = (port for port in policies if not _are_apart(corpus, port.doc, later.doc))
+            earlier = (port for port in policies if not _are_apart(corpus, choices, port.doc, later.doc))
             yield from next(filter(None, (list(_check_port_conflicts(port, later)) for port in earlier)), [])
 
 
-def _are_apart(corpus: Corpus, doc: Document, other: Document) -> bool:
-    """Return whether two policies are for different nodes, or are never applied together."""
+def _find_alternatives(corpus: Corpus) -> set[str]:
+    """Return the folders whose files are applied one at a time: three or more define policies that another defines.
+
+    Two files with one name may be a slip.
+    """
+    files: dict[object, set[str]] = {}
+    for doc in corpus.select_kinds("SriovNetworkNodePolicy"):
+        if doc.identity:
+            files.setdefault((doc.folder, doc.identity), set()).add(doc.tree.source.file)
+    shared = {name for names in files.values() if len(names) > 1 for name in names}
+    counts = Counter(name.rpartition("/")[0] for name in shared)
+    return {folder for folder, count in counts.items() if count >= _HABIT}
+
+
+def _are_apart(corpus: Corpus, choices: set[str], doc: Document, other: Document) -> bool:
+    """Return whether two policies are for different nodes or NICs, or are never applied together.
+
+    `choices` are folders whose files are alternatives.
+    """
     files = (doc.tree.source.file, other.tree.source.file)
-    return _have_disjoint_selectors(doc, other) or corpus.builds.are_apart(*files)
+    is_choice = files[0] != files[1] and not choices.isdisjoint({doc.folder, other.folder})
+    return is_choice or _have_disjoint_selectors(doc, other) or corpus.builds.are_apart(*files)
 
 
 def _are_copies(port: _PortSelection, other: _PortSelection) -> bool:
@@ -113,8 +136,13 @@ def _check_port_conflicts(earlier: _PortSelection, later: _PortSelection) -> Ite
 
 
 def _have_disjoint_selectors(first: Document, second: Document) -> bool:
-    labels, other_labels = first.get_mapping("spec", "nodeSelector"), second.get_mapping("spec", "nodeSelector")
-    return any(key in other_labels and other_labels[key] != value for key, value in labels.items())
+    nodes = (first.get_mapping("spec", "nodeSelector"), second.get_mapping("spec", "nodeSelector"))
+    nics = ({key: doc.get_text("spec", "nicSelector", key) for key in _IDS} for doc in (first, second))
+    return _differ(*nodes) or _differ(*({key: value for key, value in ids.items() if value} for ids in nics))
+
+
+def _differ(values: Mapping[str, object], others: Mapping[str, object]) -> bool:
+    return any(key in others and others[key] != value for key, value in values.items())
 
 
 def check_operator_objects(corpus: Corpus) -> Iterator[Breach]:
