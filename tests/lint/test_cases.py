@@ -257,6 +257,15 @@ def test_two_policies_for_nics_that_differ_share_no_port(first: str, second: str
     assert rules(policy("a", first), policy("b", second)) == expected
 
 
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("netdevice", ["resource-without-network"]), ("vfio-pci", [])], ids=["netdevice", "vfio"]
+)
+def test_a_vf_for_a_program_alone_needs_no_network(kind: str, expected: list[str]) -> None:
+    offer = policy("dpdk", "pfNames: [ens1f0]").replace("spec: {", f"spec: {{deviceType: {kind}, ")
+    asking = pod("", limits="openshift.io/dpdk: 1", annotations="a: b")
+    assert [rule for rule in rules(offer, asking) if rule == "resource-without-network"] == expected
+
+
 def test_files_that_define_policies_of_each_other_are_alternatives_with_all_that_they_have() -> None:
     port, other = "pfNames: [ens1f0]", "pfNames: [ens2f0]"
     both = f"{policy('c', port)}---\n{policy('d', port)}"

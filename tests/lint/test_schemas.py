@@ -155,6 +155,7 @@ def test_objects_of_kubernetes_are_checked_without_any_file(text: str, expected:
     [
         ("{replicas: 2}", ["partial-object"]),
         ("{template: {spec: {containers: [{name: a, ports: []}]}}}", ["partial-object"]),
+        ("{template: {spec: {containers: [{name: a, image: a}, {name: b, args: []}]}}}", ["partial-object"]),
         ("{template: {spec: {containers: [{name: a, image: a}]}}}", ["missing-field"]),
         ("{replica: 2}", ["partial-object", "unknown-field"]),
     ],

@@ -104,9 +104,13 @@ def check_shared_pools(corpus: Corpus) -> Iterator[Breach]:
 
 
 def check_resources_without_network(corpus: Corpus) -> Iterator[Breach]:
-    """Find pods that request NICs but have no networks annotation."""
+    """Find pods that request NICs but have no networks annotation.
+
+    A VF of vfio-pci needs none: a program opens it as it is, where no network says otherwise.
+    """
     known = {network.resource.name.rpartition("/")[2] for network in corpus.networks if network.resource}
-    known |= {offer.name for offer in corpus.offers if offer.plugin == "sriov"}
+    offers = [offer for offer in corpus.offers if offer.plugin == "sriov"]
+    known |= {offer.name for offer in offers if offer.doc.get("spec", "deviceType") != "vfio-pci"}
     for pod in corpus.pods:
         if any(name in pod.get_annotations() for name in (NETWORKS, _DEFAULT_NETWORK, *INJECT)):
             continue

@@ -26,7 +26,7 @@ def is_partial(doc: Document, missing: Iterable[tuple[Path, Schema]]) -> bool:
     """Return whether an object that lacks required fields is a template, or an object of Kubernetes and a patch.
 
     `missing` holds each mapping that lacks fields with its schema. The name of a template is filled in later. A patch
-    has none of several required fields, or neither an image in its pod template nor another field that it needs.
+    has none of several required fields, or lacks both the image of a container and another field that it needs.
     Objects of others are not judged so: an operator may take one without a spec.
     """
     if is_template(doc.tree):
@@ -36,7 +36,7 @@ def is_partial(doc: Document, missing: Iterable[tuple[Path, Schema]]) -> bool:
     if isinstance(doc.tree.value, dict) and doc.tree.value.keys() <= _NAMED_ALONE:
         return True
     path = _LACKED_BY_PATCHES.get(doc.kind)
-    if path and doc.get(*path) is None and not _has_image(doc):
+    if path and doc.get(*path) is None and not _has_images(doc):
         return True
     return any(_has_none(doc.get_mapping(*path), schema) for path, schema in missing)
 
@@ -46,6 +46,6 @@ def _has_none(mapping: dict[str, object], schema: Schema) -> bool:
     return len(needed) >= _SEVERAL and not needed & mapping.keys()
 
 
-def _has_image(doc: Document) -> bool:
-    containers = enumerate_mappings(doc.get("spec", "template", "spec", "containers"))
-    return any("image" in container for _, container in containers)
+def _has_images(doc: Document) -> bool:
+    containers = [container for _, container in enumerate_mappings(doc.get("spec", "template", "spec", "containers"))]
+    return bool(containers) and all("image" in container for container in containers)
