@@ -122,7 +122,8 @@ def _prove_sound(run: VmRun, prove: Prove) -> PhaseOutcome:
     reports = [prove(run.plan, LADDER)]
     if not is_sound(reports[0]):
         reports.append(prove(run.plan, LADDER))
-    return "; then ".join(map(_summarize, reports)), is_sound(reports[-1])
+    texts = [f"{_summarize(report)}{'' if is_sound(report) else _explain(report)}" for report in reports]
+    return "; then ".join(texts), is_sound(reports[-1])
 
 
 def is_sound(report: ProofReport) -> bool:
