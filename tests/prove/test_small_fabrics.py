@@ -95,3 +95,12 @@ def test_two_slow_nodes_are_the_nodes_and_not_their_leaves() -> None:
     report = build_report(Hosts(build_plan(6, 2), gbps=slow).prove())
     assert {culprit.kind for culprit in report.culprits} == {"node"}
     assert {culprit.nodes for culprit in report.culprits} == {("n1",), ("n2",)}
+
+
+def test_a_pair_that_was_measured_alone_is_not_the_rail_unless_the_rail_has_no_other() -> None:
+    low = 0.78 * SOUND_GBPS
+    report = build_report(Hosts(build_plan(4, 2), small_mtu=[("n1", 1), ("n2", 1)], gbps={("n3", 1): low}).prove())
+    assert [(culprit.kind, culprit.rung) for culprit in report.culprits] == [("leaf", "ping")]
+    assert report.undecided == ("n3 rail 1 (write_bw)", "n4 rail 1 (write_bw)")
+    whole = build_report(Hosts(build_plan(2, 1), gbps={("n2", 1): low}).prove())
+    assert [(culprit.kind, culprit.rail) for culprit in whole.culprits] == [("rail", 1)]

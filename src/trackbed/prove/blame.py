@@ -33,6 +33,7 @@ Results = Sequence[tuple[Round, Values]]
 Request = Round | Trace
 _MOST_OF = 0.8
 """Share of the ports of a leaf, or of the leaves of a rail, that makes the whole suspect."""
+_PAIR = 2
 _FAR_IS_LOW = 0.3
 """Share of low values to other leaves: noise gives 1 %, a leaf whose partner in one of two rounds is broken 50 %."""
 _NEAR_OF_FAR = 0.5
@@ -74,7 +75,10 @@ def investigate(topology: FabricTopology, results: Results) -> Generator[Request
 
 def _find_rails(topology: FabricTopology, samples: Samples) -> list[Culprit]:
     """Return the rails that are low, most of their leaves too; where all rails are and most ports are, the fabric."""
-    medians = [near if near is not None else far for near, far in samples.medians]
+    medians = [
+        None if _is_lone_pair(topology, samples, rail) else near if near is not None else far
+        for rail, (near, far) in enumerate(samples.medians)
+    ]
     low = {rail: value for rail, value in enumerate(medians) if value is not None and value < FAIL_BELOW}
     measured = sum(value is not None for value in medians)
     if len(low) < measured or measured == 1 == topology.rails:
@@ -83,6 +87,12 @@ def _find_rails(topology: FabricTopology, samples: Samples) -> list[Culprit]:
     if low and _compute_low_share(samples, range(len(topology.leaf_of))) >= _MOST_OF:
         return [Culprit("fabric", 1 - median(low.values()))]
     return []
+
+
+def _is_lone_pair(topology: FabricTopology, samples: Samples, rail: int) -> bool:
+    """Tell whether two ports alone were measured of a rail that has more: either of them may be slow, or their path."""
+    ports = [port for leaf in topology.ports[rail] for port in leaf]
+    return len(ports) > _PAIR and sum(bool(samples.near[port] + samples.far[port]) for port in ports) == _PAIR
 
 
 def _are_leaves_low(samples: Samples, rail: int) -> bool:
