@@ -20,6 +20,8 @@ from typing import Any
 _LOOPBACK = "127.0.0.1"
 _READ_BYTES = 1 << 14
 """perftest sends some hundred bytes for each flow and waits for as many, so that a socket's buffer takes all of it."""
+_LAST_READS = 16
+"""What a program said before it ended; one that it left behind may go on without end."""
 
 
 class Relay:
@@ -43,8 +45,9 @@ class Relay:
 
     def close(self) -> None:
         """End both connections; what the program sent before it ended is carried on first."""
-        while self._carry(self._near, self._far):
-            pass
+        for _ in range(_LAST_READS):
+            if not self._carry(self._near, self._far):
+                break
         for end in (self._near, self._far):
             self._leave(end)
             end.close()
@@ -82,13 +85,18 @@ class Relay:
             return False
         except OSError:
             part = b""
-        with suppress(OSError):
-            if part:
-                sink.sendall(part)
-                return True
-            sink.shutdown(socket.SHUT_WR)
-        self._leave(source)
-        return False
+        if not part:
+            self._leave(source)
+            with suppress(OSError):  # it has ended too
+                sink.shutdown(socket.SHUT_WR)
+            return False
+        try:
+            sink.sendall(part)
+        except OSError as error:
+            self._leave(source)
+            self.failure = f"the connection to {self._step['target']} broke: {error.strerror or error}"
+            return False
+        return True
 
     def _fail(self, reason: str) -> None:
         """Say why, and end the program's connection."""
