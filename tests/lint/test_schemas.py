@@ -95,6 +95,15 @@ def test_an_older_release_of_another_project_may_serve_another_version() -> None
     assert "in the release that lint knows; write kubeflow.org/v2beta1, or give the CRDs of yours" in problem.message
 
 
+@pytest.mark.parametrize("field", ["podSpecOverrides", "podTemplateOverrides", "runtimePatches"])
+def test_a_train_job_may_be_of_any_release_of_the_trainer(field: str) -> None:
+    spec = f"{{runtimeRef: {{name: torch}}, trainer: {{numProcPerNode: auto}}, {field}: []}}"
+    assert (
+        _rules(f"apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {{name: a}}\nspec: {spec}\n")
+        == []
+    )
+
+
 @pytest.mark.parametrize("versions", ["version: v1alpha2", "versions: [{name: v1alpha2, served: true, storage: true}]"])
 def test_a_version_that_a_crd_beside_it_defines_is_right(versions: str) -> None:
     spec = f"{{group: kubeflow.org, names: {{kind: MPIJob, plural: mpijobs}}, scope: Namespaced, {versions}}}"

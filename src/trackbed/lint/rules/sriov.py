@@ -15,6 +15,7 @@ _SELECTORS = ("vendor", "deviceID", "rootDevices", "pfNames", "netFilter")
 _IDS = ("vendor", "deviceID")
 """Selectors of which a port has one value."""
 _HABIT = 3
+"""Files that define policies of each other, from which on they are not taken for a slip."""
 _MAX_VFS = 128
 """Maximum number of VFs of a PF; MlxMaxVFs of the operator's webhook."""
 _MAX_IB_VFS = 16
@@ -137,7 +138,7 @@ def _check_port_conflicts(earlier: _PortSelection, later: _PortSelection) -> Ite
 
 def _have_disjoint_selectors(first: Document, second: Document) -> bool:
     nodes = (first.get_mapping("spec", "nodeSelector"), second.get_mapping("spec", "nodeSelector"))
-    nics = ({key: doc.get_text("spec", "nicSelector", key) for key in _IDS} for doc in (first, second))
+    nics = ({key: doc.get_text("spec", "nicSelector", key).lower() for key in _IDS} for doc in (first, second))
     return _differ(*nodes) or _differ(*({key: value for key, value in ids.items() if value} for ids in nics))
 
 
