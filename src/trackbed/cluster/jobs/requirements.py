@@ -66,8 +66,8 @@ def _count_known_gpus(plan: Plan) -> dict[str, int]:
     for node in plan.nodes:
         if node.name not in plan.gpu_resources:
             return {}
-        name, count = plan.gpu_resources[node.name], len({gpu for port in node.ports for gpu in port.gpus})
-        most[name] = max(count, most.get(name, 0))
+        name = plan.gpu_resources[node.name]
+        most[name] = max(node.count_gpus(), most.get(name, 0))
     return most
 
 

@@ -13,13 +13,13 @@ from trackbed.cluster.stacks.rails import list_port_hcas
 from trackbed.cluster.stacks.stack import Stack
 from trackbed.cluster.stacks.traits import NO_PODS, Share, Traits, share_always
 from trackbed.fabric.host_ranges import fold_hosts
-from trackbed.fabric.plan.plan import NodePlan, Plan
+from trackbed.fabric.plan.plan import Plan
 
 
 def _render_files(plan: Plan) -> dict[str, str]:
     settings = build_variables(plan, list_port_hcas(plan), build_host_socket_ifname(plan))
     return {
-        "hostfile": _join_lines(f"{node.name} slots={_count_gpus(node)}" for node in plan.nodes),
+        "hostfile": _join_lines(f"{node.name} slots={node.count_gpus()}" for node in plan.nodes),
         "nccl.conf": _join_lines(_render_library_conf(settings, "NCCL_", "/etc/nccl.conf")),
         "ucx.conf": _join_lines(_render_library_conf(settings, "UCX_", "/etc/ucx/ucx.conf")),
         "slurm.conf": _join_lines(_render_slurm_conf(plan)),
@@ -33,10 +33,6 @@ def _join_lines(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _count_gpus(node: NodePlan) -> int:
-    return len({gpu for port in node.ports for gpu in port.gpus})
-
-
 def _render_library_conf(settings: dict[str, str], prefix: str, conf_path: str) -> Iterator[str]:
     """Yield the lines of a library's configuration file: the settings whose names begin with the prefix."""
     yield f"# {conf_path} on every node; what a job sets in its environment comes first."
@@ -47,7 +43,7 @@ def _group_node_names_by_gpu_count(plan: Plan) -> dict[int, list[str]]:
     """Return number of GPUs -> names of the nodes that have as many."""
     nodes: dict[int, list[str]] = {}
     for node in plan.nodes:
-        nodes.setdefault(_count_gpus(node), []).append(node.name)
+        nodes.setdefault(node.count_gpus(), []).append(node.name)
     return nodes
 
 

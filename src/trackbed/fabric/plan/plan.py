@@ -201,6 +201,10 @@ class NodePlan(NamedTuple):
         """Return the port on `rail`, if the node has one."""
         return next((port for port in self.ports if port.rail == rail), None)
 
+    def count_gpus(self) -> int:
+        """Return the number of GPUs that the node's ports serve."""
+        return len({gpu for port in self.ports for gpu in port.gpus})
+
 
 class KubernetesPlan(NamedTuple):
     """Settings for stacks on Kubernetes."""

@@ -65,7 +65,7 @@ def build_job_parameters(
 
     Where the Fabric reserves CPUs, kubelet pins the others to Guaranteed pods, so the job states CPU and memory.
     """
-    counts = [len({gpu for port in node.ports for gpu in port.gpus}) for node in plan.nodes]
+    counts = [node.count_gpus() for node in plan.nodes]
     access = requirements.access
     gpus = max(1, min(counts, default=1))
     pins_cpus = plan.common.kubelet is not None and plan.common.kubelet.reserved_cpus is not None
