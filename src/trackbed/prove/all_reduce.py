@@ -7,14 +7,14 @@ NIC in a ring, whatever n. Verdicts are those of `findings.judge`.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Final, NamedTuple
 
 from trackbed.fabric.host_ranges import fold_hosts
 from trackbed.fabric.plan.plan import Plan
 from trackbed.prove.findings import MOST_FRACTION, Measurement, ProofVerdict, judge
-from trackbed.prove.nccl_log import AllReduce, NcclLog
+from trackbed.prove.nccl_log import AllReduce, GpuRank, NcclLog
 
 _LEAST_OF_CLASS: Final = 3
 """Rails from which they have a median."""
@@ -90,16 +90,43 @@ def _judge_rails(plan: Plan, log: NcclLog, rails: Mapping[int, str], largest: Al
 
 
 def _name_groups(plan: Plan, log: NcclLog) -> Mapping[int, str]:
-    """Return what the groups of ranks reduce over: the rail of the GPU that all its ranks have, if the plan has one."""
-    gpus: dict[int, set[int]] = defaultdict(set)
+    """Return what the groups of ranks reduce over: the rail whose GPU all its ranks have, if that is certain."""
+    layout = _map_gpus(plan)
+    by_address = all(resource.startswith("nvidia.com/") for resource in plan.list_gpu_resources())
+    ranks_of_hosts: dict[str, list[GpuRank]] = defaultdict(list)
     for rank in log.ranks:
-        gpus[rank.group].add(rank.gpu)
-    rails = {gpu: port.rail for node in plan.nodes[:1] for port in node.ports for gpu in port.gpus[:1]}
-    names = {}
-    for group, numbers in sorted(gpus.items()):
-        rail = rails.get(next(iter(numbers))) if len(numbers) == 1 else None
-        names[group] = f"group {group}" if rail is None else f"rail {rail}"
-    return names
+        ranks_of_hosts[rank.host].append(rank)
+    rails: dict[int, set[int | None]] = defaultdict(set)
+    for ranks in ranks_of_hosts.values():
+        for rank, gpu in zip(ranks, _number_gpus(ranks, sorted(layout), by_address=by_address), strict=True):
+            rails[rank.group].add(None if gpu is None else layout[gpu])
+    return {group: _name_group(group, numbers) for group, numbers in sorted(rails.items())}
+
+
+def _map_gpus(plan: Plan) -> Mapping[int, int]:
+    """Return the rail of each GPU by its number; empty unless all nodes have the same, each rail with its own GPU."""
+    layouts = {tuple((gpu, port.rail) for port in node.ports for gpu in port.gpus) for node in plan.nodes}
+    pairs = next(iter(layouts)) if len(layouts) == 1 else ()
+    layout = dict(pairs)
+    return layout if len(layout) == len(set(layout.values())) == len(pairs) else {}
+
+
+def _name_group(group: int, rails: Collection[int | None]) -> str:
+    rail = next(iter(rails)) if len(rails) == 1 else None
+    return f"group {group}" if rail is None else f"rail {rail}"
+
+
+def _number_gpus(ranks: Sequence[GpuRank], planned: Sequence[int], *, by_address: bool) -> Sequence[int | None]:
+    """Return the plan's number of each rank's GPU; None where the ranks of the host do not have all planned ones.
+
+    CUDA numbers what CUDA_VISIBLE_DEVICES lets a process see, often one device 0 each, and the plan numbers NVIDIA's
+    GPUs by PCI address. AMD's are numbered by HIP in both.
+    """
+    keys = [rank.address if by_address and rank.address else f"{rank.gpu:03}" for rank in ranks]
+    ordered = sorted(set(keys))
+    if not len(ordered) == len(ranks) == len(planned):
+        return [None] * len(ranks)
+    return [planned[ordered.index(key)] for key in keys]
 
 
 def _compute_bandwidth(size: int, seconds: float, ranks: int) -> float:

@@ -25,7 +25,7 @@ _LINE_CHARACTERS: Final = 4096
 
 _RANK = re.compile(
     r"# +Rank +(?P<rank>\d{1,6})(?: +Group +(?P<group>\d{1,6}))? +Pid +\d+"
-    r" +on +(?P<host>\S+) +device +(?P<gpu>\d{1,3}) "
+    r" +on +(?P<host>\S+) +device +(?P<gpu>\d{1,3}) (?:\[(?P<address>[\w:.]{1,20})\])?"
 )
 _PROGRAM = re.compile(r"# Collective test starting: (\S{1,80})")
 _RESULT = re.compile(r"(?:^|>:|\s)(?P<size>\d{1,15}) +\d{1,15} +\w{1,20} +(?:sum|prod|max|min|avg|mulsum) (?P<rest>.+)")
@@ -43,7 +43,9 @@ class GpuRank(NamedTuple):
     """The group that it reduces with: all ranks, or those of one rail."""
     host: str
     gpu: int
-    """Number of its GPU on the host."""
+    """Number of its GPU, of those that the process sees."""
+    address: str = ""
+    """PCI address of its GPU, as 0000:1b:00; empty where its version does not say it."""
 
 
 class AllReduce(NamedTuple):
@@ -123,7 +125,7 @@ def read_nccl_log(text: str) -> NcclLog:
             _read_info(match, ports, channels, warnings)
         elif match := _RANK.search(line):
             number, group = int(match["rank"]), int(match["group"] or 0)
-            ranks[number] = GpuRank(group, match["host"], int(match["gpu"]))
+            ranks[number] = GpuRank(group, match["host"], int(match["gpu"]), match["address"] or "")
         elif match := _RESULT.search(line):
             _read_result(match, results)
         elif match := _PROGRAM.search(line):

@@ -10,11 +10,13 @@ SIZE = 1 << 30
 HEADER = "#       size         count      type   redop    root" + "     time   algbw   busbw  #wrong" * 2
 
 
-def build_ranks(hosts: Sequence[str] = HOSTS, *, by_rail: bool = False, gpus: int = RAILS) -> list[str]:
-    """Return the lines of the devices; each host has the next ranks."""
+def build_ranks(
+    hosts: Sequence[str] = HOSTS, *, by_rail: bool = False, gpus: int = RAILS, devices: Sequence[int] = range(RAILS)
+) -> list[str]:
+    """Return the lines of the devices, with the numbers by which processes see them; each host has the next ranks."""
     return [
         f"#  Rank {gpus * number + gpu:2} Group {gpu if by_rail else 0:2} Pid {900 + gpu:6} on {host:>10} "
-        f"device {gpu:2} [0000:{24 + gpu:02x}:00] NVIDIA H100 80GB HBM3"
+        f"device {devices[gpu]:2} [0000:{24 + gpu:02x}:00] NVIDIA H100 80GB HBM3"
         for number, host in enumerate(hosts)
         for gpu in range(gpus)
     ]

@@ -25,12 +25,13 @@ RATE = 400
 PORTS = [f"mlx5_{rail}:1/RoCE" for rail in range(RAILS)]
 
 
-def build_plan(rate: int | None = RATE) -> Plan:
+def build_plan(rate: int | None = RATE, **others: object) -> Plan:
     spec = {
         "nodes": [{"hosts": "gpu-[0-3]", "server": "dgx-h100"}],
         "rails": RAILS,
         "addressing": {"scheme": "shared-subnet", "ipv4": "10.64.0.0/13"},
         **({"rate": rate} if rate else {}),
+        **others,
     }
     document = {"apiVersion": "trackbed.dev/v1alpha1", "kind": "Fabric", "metadata": {"name": "f"}, "spec": spec}
     return compute_plan(Fabric.model_validate(document), {})
@@ -65,6 +66,36 @@ def test_a_slow_rail_is_named_by_its_own_time() -> None:
     findings = judge(*build_ranks(by_rail=True), build_result(seconds[3]), build_report(seconds))
     assert [finding.subject for finding in findings] == [f"rail {rail}" for rail in range(RAILS)]
     assert [finding.subject for finding in findings if finding.verdict != "pass"] == ["rail 3"]
+
+
+@pytest.mark.parametrize("devices", [[0] * RAILS, list(reversed(range(RAILS)))], ids=["one each", "in another order"])
+def test_rails_are_named_by_the_addresses_of_gpus_whatever_cuda_visible_devices_says(devices: list[int]) -> None:
+    seconds = {rail: compute_seconds((0.5 if rail == 3 else 0.97) * RATE, ranks=2) for rail in range(RAILS)}
+    findings = judge(*build_ranks(by_rail=True, devices=devices), build_result(seconds[3]), build_report(seconds))
+    assert [finding.subject for finding in findings if finding.verdict != "pass"] == ["rail 3"]
+
+
+def test_amd_gpus_are_named_by_their_numbers() -> None:
+    seconds = {rail: compute_seconds(0.97 * RATE, ranks=2) for rail in range(RAILS)}
+    lines = [*build_ranks(by_rail=True, devices=[*range(7, -1, -1)]), build_result(seconds[3]), build_report(seconds)]
+    plan = build_plan(kubernetes={"gpuResource": "amd.com/gpu"})
+    subjects = [finding.subject for finding in judge_all_reduce(plan, read_nccl_log("\n".join(lines)))]
+    assert subjects == [f"rail {rail}" for rail in reversed(range(RAILS))]
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        pytest.param(build_ranks(by_rail=True, gpus=4), id="some of the GPUs"),
+        pytest.param(
+            [line.split("[")[0] for line in build_ranks(by_rail=True, devices=[0] * RAILS)], id="without addresses"
+        ),
+    ],
+)
+def test_groups_whose_gpus_are_not_certain_are_no_rails(ranks: list[str]) -> None:
+    seconds = {group: compute_seconds(0.97 * RATE, ranks=2) for group in range(RAILS)}
+    subjects = [finding.subject for finding in judge(*ranks, build_result(seconds[3]), build_report(seconds))]
+    assert subjects == [f"group {group}" for group in range(len(ranks) // 2)]
 
 
 def test_a_rail_that_is_slower_than_the_others_is_low_even_within_the_bounds() -> None:

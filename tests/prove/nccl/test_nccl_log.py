@@ -26,7 +26,7 @@ def test_ranks_and_results_are_read_behind_what_others_write_before_them(before:
     lines = [*LINES, build_result(0.002, SIZE // 2), build_result(0.004), "# Out of bounds values : 0 OK"]
     log = read_nccl_log("\n".join(before + line for line in lines))
     assert log.program == "all_reduce_perf"
-    assert (len(log.ranks), log.ranks[9]) == (16, GpuRank(0, HOSTS[1], 1))
+    assert (len(log.ranks), log.ranks[9]) == (16, GpuRank(0, HOSTS[1], 1, "0000:19:00"))
     assert [(result.size, result.seconds, result.wrong) for result in log.results] == [
         (SIZE // 2, 0.002, 0),
         (SIZE, 0.004, 0),
@@ -56,7 +56,7 @@ def test_each_version_of_the_table_is_read(line: str, seconds: float, wrong: flo
 
 def test_versions_without_groups_have_one() -> None:
     log = read_nccl_log("#   Rank  1 Pid   2345 on    gpu0301 device  1 [0x3a] NVIDIA A100")
-    assert log.ranks == (GpuRank(0, "gpu0301", 1),)
+    assert log.ranks == (GpuRank(0, "gpu0301", 1, "0x3a"),)
 
 
 def test_ports_channels_and_warnings_of_nccl_are_read() -> None:
