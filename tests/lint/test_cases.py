@@ -494,6 +494,14 @@ def test_some_operators_mount_memory_themselves(kind: str, *, is_told: bool) -> 
     assert ("shm-missing" in rules(text)) is is_told
 
 
+def test_of_networks_with_one_name_that_of_the_pods_folder_counts() -> None:
+    near = nad('{"cniVersion": "1.0.0", "name": "rail0", "type": "macvlan", "master": "eth1"}')
+    far = nad('{"cniVersion": "1.0.0", "name": "rail0", "type": "sriov"}')
+    asking = pod("", limits="")
+    assert "network-resource-not-requested" not in lint_files({"a/n.yaml": far, "b/n.yaml": near, "b/p.yaml": asking})
+    assert "network-resource-not-requested" in lint_files({"a/n.yaml": far, "b/n.yaml": near, "a/p.yaml": asking})
+
+
 def test_what_a_marker_of_bridges_counts_is_for_the_scheduler() -> None:
     network = nad('{"cniVersion": "1.0.0", "name": "rail0", "type": "bridge", "bridge": "br1"}')
     assert rules(network.replace("nvidia.com/rail0", "ovs-cni.network.kubevirt.io/br1"), pod("", limits="")) == []

@@ -84,6 +84,31 @@ def test_folders_that_are_never_built_together_are_alternatives() -> None:
     assert "vf-ranges-overlap" in {rule for _, rule in list_rules(bases)}
 
 
+@pytest.mark.parametrize(
+    ("folders", "extra", "severity"),
+    [
+        pytest.param(("a", "a"), {}, "error", id="one folder"),
+        pytest.param(("a", "b"), {}, "note", id="two folders"),
+        pytest.param(
+            ("a", "b"),
+            {"kustomization.yaml": kustomization(resources=["a/one.yaml", "b/two.yaml"])},
+            "error",
+            id="built together",
+        ),
+    ],
+)
+def test_what_is_not_applied_together_for_certain_contradicts_in_a_note(
+    folders: tuple[str, str], extra: dict[str, str], severity: str
+) -> None:
+    first, second = (POLICY.format(name, name, "{rails: '8'}") for name in ("one", "two"))
+    files = {f"{folders[0]}/one.yaml": first, f"{folders[1]}/two.yaml": second, **extra}
+    parsed = [parse_manifests(text.encode(), file) for file, text in files.items()]
+    problems = lint(index_documents([doc for docs, _ in parsed for doc in docs]))
+    [problem] = [problem for problem in problems if problem.rule == "vf-ranges-overlap"]
+    assert problem.severity == severity
+    assert ("if a/one.yaml:1 is applied as well" in problem.message) == (severity == "note")
+
+
 def test_a_long_chain_of_folders_is_walked_once() -> None:
     chain = {f"{number}/kustomization.yaml": f"resources: [../{number + 1}, p.yaml]\n" for number in range(2000)}
     parsed = [parse_manifests(text.encode(), file) for file, text in chain.items()]

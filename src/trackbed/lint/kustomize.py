@@ -35,7 +35,11 @@ class Builds(NamedTuple):
     def are_apart(self, file: str, other: str) -> bool:
         """Return whether two files are each built, but never together."""
         roots, others = self.roots.get(file), self.roots.get(other)
-        return bool(roots and others) and not set(roots or ()) & set(others or ())
+        return bool(roots and others) and not self.are_together(file, other)
+
+    def are_together(self, file: str, other: str) -> bool:
+        """Return whether a Kustomization builds both files."""
+        return not set(self.roots.get(file, ())).isdisjoint(self.roots.get(other, ()))
 
 
 def read_builds(documents: Iterable[Document]) -> Builds:

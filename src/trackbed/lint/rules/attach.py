@@ -93,7 +93,7 @@ def check_shared_pools(corpus: Corpus) -> Iterator[Breach]:
     for pod in corpus.pods:
         networks: dict[str, str] = {}
         for request in pod.networks:
-            network = corpus.networks_by_name.get((request.namespace or pod.namespace, request.name))
+            network = corpus.find_network(pod, request)
             for use in network.pools if network else ():
                 if use.family != "spider":
                     continue

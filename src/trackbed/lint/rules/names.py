@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
-from trackbed.lint.corpus import Corpus
+from trackbed.lint.corpus import Corpus, choose_nearest
 from trackbed.lint.document import Document
 from trackbed.lint.finding import Breach
 from trackbed.lint.networks import Network, PoolUse
@@ -78,7 +78,9 @@ def check_network_names(corpus: Corpus) -> Iterator[Breach]:
     Only in folders that define networks, or that use some which are defined elsewhere; others are incomplete. A network
     attachment without a namespace gets that in which it is applied, which may be the pods'.
     """
-    namespaces = {network.name: network.namespace for network in reversed(corpus.networks)}
+    by_name: dict[str, list[Network]] = {}
+    for network in corpus.networks:
+        by_name.setdefault(network.name, []).append(network)
     unplaced = {
         network.name
         for network in corpus.networks
@@ -91,13 +93,15 @@ def check_network_names(corpus: Corpus) -> Iterator[Breach]:
             namespace = request.namespace or pod.namespace
             if (namespace, request.name) in corpus.networks_by_name or request.name in unplaced:
                 continue
-            if request.name in namespaces and not request.namespace and not pod.doc.namespace:
+            other = choose_nearest(by_name.get(request.name, []), pod.doc)
+            if other and not request.namespace and not pod.doc.namespace:
                 continue  # the pod gets the namespace in which it is applied
-            if request.name in namespaces:
-                message = f"network {request.name!r} is in namespace {namespaces[request.name]!r}, not in {namespace!r}"
-                yield Breach("network-in-other-namespace", request.tree, request.path, message)
+            if other:
+                message = f"network {request.name!r} is in namespace {other.namespace!r}, not in {namespace!r}"
+                breach = Breach("network-in-other-namespace", request.tree, request.path, message)
+                yield corpus.weigh(breach, pod.doc, other.doc)
             else:
-                hint = suggest_name(request.name, (name for name, other in namespaces.items() if other == namespace))
+                hint = suggest_name(request.name, (name for home, name in corpus.networks_by_name if home == namespace))
                 message = f"no network {namespace}/{request.name} is in the input{hint}"
                 yield Breach("network-not-found", request.tree, request.path, message)
 
@@ -197,10 +201,12 @@ def check_resources_requested(corpus: Corpus) -> Iterator[Breach]:
             if not keys and not _is_injected(corpus, network, name):
                 hint = suggest_name(name, counts)
                 message = f"{network.doc.title} needs resource {name!r}, which no container asks for{hint}"
-                yield Breach("network-resource-not-requested", first.tree, first.path, message)
+                breach = Breach("network-resource-not-requested", first.tree, first.path, message)
+                yield corpus.weigh(breach, pod.doc, network.doc)
             elif keys and (count := counts[keys[0]]) is not None and count < len(uses):
                 message = f"{len(uses)} networks take one {keys[0]!r} each, but the pod asks for {count}"
-                yield Breach("resource-count", first.tree, first.path, message)
+                breach = Breach("resource-count", first.tree, first.path, message)
+                yield corpus.weigh(breach, pod.doc, network.doc)
 
 
 def _is_of(request: str, resource: str) -> bool:
@@ -223,7 +229,7 @@ def _map_needed_devices(corpus: Corpus, pod: PodTemplate) -> dict[str, list[tupl
     """
     needs: dict[str, list[tuple[Network, NetworkRequest]]] = {}
     for request in pod.networks:
-        network = corpus.networks_by_name.get((request.namespace or pod.namespace, request.name))
+        network = corpus.find_network(pod, request)
         if network and network.resource and network.type not in WITHOUT_DEVICE:
             needs.setdefault(network.resource.name, []).append((network, request))
     return needs

@@ -91,8 +91,10 @@ def check_shared_ports(corpus: Corpus) -> Iterator[Breach]:
     for ports in by_name.values():
         for number, later in enumerate(ports):
             policies = [port for port in ports[:number] if port.doc is not later.doc and not _are_copies(port, later)]
-            earlier = (port for port in policies if not _are_apart(corpus, choices, port.doc, later.doc))
-            yield from next(filter(None, (list(_check_port_conflicts(port, later)) for port in earlier)), [])
+            earlier = [port for port in policies if not _are_apart(corpus, choices, port.doc, later.doc)]
+            conflicts = [(port, breach) for port in earlier for breach in _check_port_conflicts(port, later)]
+            weighed = [corpus.weigh(breach, later.doc, port.doc) for port, breach in conflicts]
+            yield from sorted(weighed, key=lambda breach: breach.severity == "note")[:1]
 
 
 def _find_alternatives(corpus: Corpus) -> set[str]:
