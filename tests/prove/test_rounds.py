@@ -55,6 +55,12 @@ def test_a_screen_of_one_leaf_tests_no_pair_twice(nodes: int, rails: int) -> Non
     assert len(set(tests)) == len(tests)
 
 
+@pytest.mark.parametrize("ports", [2, 3, 4, 5, 8, 16, 32])
+def test_ports_of_two_leaves_have_other_partners_in_each_round(ports: int) -> None:
+    tests = [pair for tests in plan_screen(build(2 * ports, ports)) for pair in list_tests(tests)]
+    assert len(set(tests)) == len(tests)
+
+
 def test_tests_between_leaves_fill_three_quarters_of_the_uplinks() -> None:
     topology = build(32, 16, 1, Uplinks(16))
     far = [

@@ -34,6 +34,7 @@ SCREEN_ROUNDS = 3
 FIRST_SOURCE_PORT = 0xC000
 """RoCEv2 takes source ports from here on (InfiniBand architecture annex A17)."""
 _SOURCE_PORTS = 0x4000
+_PAIR = 2
 
 RoundKind = Literal["near", "far", "cover", "full", "matrix", "repeat"]
 
@@ -129,22 +130,30 @@ def compute_round_probability(uplinks: Uplinks, ports: int) -> float:
 
 
 def _screen_rail(topology: FabricTopology, rail: int, number: int, matches: Sequence[Pair]) -> Iterator[Pair]:
-    leaves, resting = topology.ports[rail], []
-    matched = {leaf for pair in matches for leaf in pair}
-    # The ports of another leaf meet each other by the circle alone, which a rotation would turn back.
-    rotated = [
-        _rotate(leaf, number * len(leaf) // 4) if index in matched else leaf[:] for index, leaf in enumerate(leaves)
-    ]
+    rotated, resting = list(topology.ports[rail]), []
     limit = max(1, int(LOAD * topology.uplinks.links_per_leaf * topology.uplinks.rate_share))
     for first, second in matches:
         count = min(limit, len(rotated[first]), len(rotated[second]))
-        yield from zip(rotated[first][:count], rotated[second][:count], strict=True)
-        rotated[first], rotated[second] = rotated[first][count:], rotated[second][count:]
+        ends = [_turn(rotated[first], count, number, 0), _turn(rotated[second], count, number, number)]
+        yield from zip(ends[0][:count], ends[1][:count], strict=True)
+        rotated[first], rotated[second] = ends[0][count:], ends[1][count:]
     for ports in rotated:
         yield from _select(ports, pair_by_circle(len(ports), number))
         player = find_resting_player(len(ports), number)
         resting += [] if player is None else [ports[player]]
-    yield from _select(resting, pair_halves(len(resting)))
+    yield from _select(resting, pair_by_circle(len(resting), number - 1))
+
+
+def _turn(ports: array[int], count: int, number: int, shift: int) -> array[int]:
+    """Return the ports of a leaf, of which the first `count` meet another leaf, with other partners in each round.
+
+    One of two leaves has a `shift`, since two alone match in each round. Ports that meet each other keep their order,
+    or the circle would pair some as it did within the leaf.
+    """
+    if len(ports) - count < _PAIR:
+        return _rotate(ports, shift)
+    turned = _rotate(ports, number * len(ports) // 4)
+    return _rotate(turned[:count], shift) + turned[count:]
 
 
 def _match_leaves(topology: FabricTopology, rail: int, number: int) -> list[Pair]:
