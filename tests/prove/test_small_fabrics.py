@@ -104,3 +104,33 @@ def test_a_pair_that_was_measured_alone_is_not_the_rail_unless_the_rail_has_no_o
     assert report.undecided == ("n3 rail 1 (write_bw)", "n4 rail 1 (write_bw)")
     whole = build_report(Hosts(build_plan(2, 1), gbps={("n2", 1): low}).prove())
     assert [(culprit.kind, culprit.rail) for culprit in whole.culprits] == [("rail", 1)]
+
+
+@pytest.mark.parametrize("slow", ["n1", "n3", "n4"])
+def test_a_port_that_is_in_all_slow_tests_of_its_rail_is_not_the_rail(slow: str) -> None:
+    plan = build_plan(4, 2, rails=1)
+    report = build_report(Hosts(plan, without_gid=[("n2", 0)], gbps={(slow, 0): 0.85 * SOUND_GBPS}).prove())
+    blamed = [(culprit.kind, culprit.rung, culprit.nodes) for culprit in report.culprits]
+    assert blamed == [("port", "gid", ("n2",)), ("port", "write_bw", (slow,))]
+
+
+@dataclass
+class BusyHosts(Hosts):
+    """Hosts of which the first tests of write_bw are low by a busy moment."""
+
+    busy_tests: int = 0
+
+    def _run(self, node: str, step: Mapping[str, Any]) -> object:
+        self.gbps = {}
+        if step["argv"][0] == "ib_write_bw" and "relay" in step:
+            self.gbps = {(node, 0): SOUND_GBPS * 0.8} if self.busy_tests > 0 else {}
+            self.busy_tests -= 1
+        return super()._run(node, step)
+
+
+@pytest.mark.parametrize(("nodes", "unit_nodes"), [(2, 2), (3, 2), (4, 2), (4, 4), (5, 5)])
+def test_a_rail_of_few_ports_is_not_blamed_for_a_busy_moment(nodes: int, unit_nodes: int) -> None:
+    tests = 3 * (nodes // 2)
+    report = build_report(BusyHosts(build_plan(nodes, unit_nodes, rails=1), busy_tests=tests).prove())
+    assert (report.culprits, report.undecided) == ((), ())
+    assert [row.verdicts["fail"] for row in report.rungs if row.rung == "write_bw"] == [tests]

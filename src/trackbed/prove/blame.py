@@ -4,8 +4,8 @@
     request = next(investigation)             # a Round to measure, or a Trace
     request = investigation.send(values)      # and so on, until StopIteration has the Blame
 
-Rails and leaves show in many values, and are judged at once. Ports are repeated with good partners. Flows of a cover
-that stay low alone are traced. A port counts as proved only by its own repeats.
+Rails and leaves show in many values, and are judged at once; rails of few ports are repeated. Ports are repeated with
+good partners. Flows of a cover that stay low alone are traced. A port counts as proved only by its own repeats.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from trackbed.prove.culprits import Culprit, rank
 from trackbed.prove.findings import FAIL_BELOW
 from trackbed.prove.flows import MOST_COVER_REPEATS, find_low_flows
-from trackbed.prove.leaf_repeats import find_sound_within, group_by_leaf, is_whole
+from trackbed.prove.leaf_repeats import find_sound_groups, find_sound_within, group_by_leaf, is_whole
 from trackbed.prove.links import Trace, locate_flows
 from trackbed.prove.rounds import Round
 from trackbed.prove.samples import Samples, Values, count_samples
@@ -34,11 +34,14 @@ Request = Round | Trace
 _MOST_OF = 0.8
 """Share of the ports of a leaf, or of the leaves of a rail, that makes the whole suspect."""
 _PAIR = 2
+"""Ports of a test, each of which counts its value."""
 _FAR_IS_LOW = 0.3
 """Share of low values to other leaves: noise gives 1 %, a leaf whose partner in one of two rounds is broken 50 %."""
 _NEAR_OF_FAR = 0.5
 """Share of low values within a leaf, in terms of that to other leaves, up to which its ports are fine."""
 _LEAST_PORTS = 3
+_MANY_PORTS = 6
+"""Ports from which a rail is blamed at once: a screen then has nine values of it."""
 _NODE_SHARE = 0.75
 _UNIT_SHARE, _LEAST_NODES = 0.25, 3
 
@@ -56,9 +59,12 @@ def investigate(topology: FabricTopology, results: Results) -> Generator[Request
     Raises ValueError if a round has another number of values than of tests.
     """
     samples = count_samples(topology, results)
-    wide = _find_rails(topology, samples)
-    wide += _find_leaves(topology, samples, {culprit.rail for culprit in wide})
-    is_explained = _mark_explained(topology, wide)
+    rails = _find_rails(topology, samples)
+    busy = yield from _find_busy_rails(topology, samples, rails)
+    wide = [culprit for culprit in rails if culprit.rail not in busy]
+    wide += _find_leaves(topology, samples, {culprit.rail for culprit in rails})
+    sound = [culprit for culprit in rails if busy.get(culprit.rail, 0) >= FAIL_BELOW]
+    is_explained = _mark_explained(topology, [*wide, *sound])
     paths = _find_low_paths(topology, samples, is_explained)
     evidence = _collect_evidence(topology, samples, is_explained, paths)
     repeats = yield from repeat_suspects(topology, evidence, evidence.find_suspects(), samples.spread)
@@ -75,11 +81,12 @@ def investigate(topology: FabricTopology, results: Results) -> Generator[Request
 
 def _find_rails(topology: FabricTopology, samples: Samples) -> list[Culprit]:
     """Return the rails that are low, most of their leaves too; where all rails are and most ports are, the fabric."""
-    medians = [
-        None if _is_lone_pair(topology, samples, rail) else near if near is not None else far
-        for rail, (near, far) in enumerate(samples.medians)
-    ]
-    low = {rail: value for rail, value in enumerate(medians) if value is not None and value < FAIL_BELOW}
+    medians = [near if near is not None else far for near, far in samples.medians]
+    low = {
+        rail: value
+        for rail, value in enumerate(medians)
+        if value is not None and value < FAIL_BELOW and not _share_port(topology, samples, rail)
+    }
     measured = sum(value is not None for value in medians)
     if len(low) < measured or measured == 1 == topology.rails:
         wide = [rail for rail in low if _are_leaves_low(samples, rail) and _are_ports_low(topology, samples, rail)]
@@ -89,10 +96,24 @@ def _find_rails(topology: FabricTopology, samples: Samples) -> list[Culprit]:
     return []
 
 
-def _is_lone_pair(topology: FabricTopology, samples: Samples, rail: int) -> bool:
-    """Tell whether two ports alone were measured of a rail that has more: either of them may be slow, or their path."""
-    ports = [port for leaf in topology.ports[rail] for port in leaf]
-    return len(ports) > _PAIR and sum(bool(samples.near[port] + samples.far[port]) for port in ports) == _PAIR
+def _find_busy_rails(
+    topology: FabricTopology, samples: Samples, culprits: Iterable[Culprit]
+) -> Generator[Round, Values, dict[int | None, float]]:
+    """Return the least value of each rail of few ports that is sound when it is measured again, after a busy moment."""
+    few: dict[int, list[int]] = {}
+    for culprit in culprits:
+        if culprit.rail is not None:
+            ports = [port for leaf in topology.ports[culprit.rail] for port in leaf]
+            few[culprit.rail] = [port for port in ports if samples.near[port] + samples.far[port]]
+    few = {rail: ports for rail, ports in few.items() if len(ports) < _MANY_PORTS}
+    sound = yield from find_sound_groups(list(few.values()), samples.spread)
+    return {rail: min(sound[number]) for number, rail in enumerate(few) if number in sound}
+
+
+def _share_port(topology: FabricTopology, samples: Samples, rail: int) -> bool:
+    """Tell whether one port is in all low tests of a rail that has more than two: that port may be slow alone."""
+    lows = [samples.near_low[port] + samples.far_low[port] for leaf in topology.ports[rail] for port in leaf]
+    return len(lows) > _PAIR and max(lows) == sum(lows) // _PAIR
 
 
 def _are_leaves_low(samples: Samples, rail: int) -> bool:

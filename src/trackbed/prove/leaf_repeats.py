@@ -1,14 +1,14 @@
-"""Repeats within leaves all of whose ports are slow: a leaf is blamed only if they are slow with each other, too.
+"""Repeats within leaves and rails all of whose ports are slow: blamed only if they are slow with each other again.
 
 A screen has one round within leaves. In a leaf of two ports that is one value, which one busy moment of a node makes
-low; all others may be low by the leaf's uplink.
+low; all others may be low by the leaf's uplink. A rail of two or three ports has three values.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 
 from trackbed.prove.pairing import pair_by_circle
 from trackbed.prove.rounds import Round
@@ -25,22 +25,25 @@ def find_sound_within(
 ) -> Generator[Round, Values, set[int]]:
     """Return the ports of leaves that are all `slow`, but sound with each other; yield the rounds that tell."""
     whole = [ports for ports in group_by_leaf(topology, slow) if is_whole(topology, samples, ports)]
-    values_of: list[list[float]] = [[] for _ in whole]
-    active = list(range(len(whole)))
+    sound = yield from find_sound_groups(whole, spread)
+    return {port for number in sound for port in whole[number]}
+
+
+def find_sound_groups(
+    groups: Sequence[Sequence[int]], spread: float
+) -> Generator[Round, Values, dict[int, list[float]]]:
+    """Return the values of groups whose ports are sound with each other, by number; yield the rounds that tell."""
+    values_of: list[list[float]] = [[] for _ in groups]
+    active = list(range(len(groups)))
     for turn in range(_MOST_TURNS):
-        tests = [(n, whole[n][a], whole[n][b]) for n in active for a, b in pair_by_circle(len(whole[n]), turn)]
+        tests = [(n, groups[n][a], groups[n][b]) for n in active for a, b in pair_by_circle(len(groups[n]), turn)]
         if not tests:
             break
         values = yield Round("repeat", array("i", (a for _, a, _ in tests)), array("i", (b for *_, b in tests)))
         for (number, *_), value in zip(tests, values, strict=True):
             values_of[number] += [value] if value == value else []  # noqa: PLR0124 - NaN
         active = [number for number in active if not decide(values_of[number], spread)]
-    return {
-        port
-        for ports, values in zip(whole, values_of, strict=True)
-        if decide(values, spread) == "sound"
-        for port in ports
-    }
+    return {number: values for number, values in enumerate(values_of) if decide(values, spread) == "sound"}
 
 
 def group_by_leaf(topology: FabricTopology, ports: Iterable[int]) -> list[list[int]]:
