@@ -122,7 +122,8 @@ def _number_gpus(ranks: Sequence[GpuRank], planned: Sequence[int], *, by_address
     CUDA numbers what CUDA_VISIBLE_DEVICES lets a process see, often one device 0 each, and the plan numbers NVIDIA's
     GPUs by PCI address. AMD's are numbered by HIP in both.
     """
-    keys = [rank.address if by_address and rank.address else f"{rank.gpu:03}" for rank in ranks]
+    addresses = [rank.address for rank in ranks]
+    keys = addresses if by_address and all(addresses) else [f"{rank.gpu:03}" for rank in ranks]
     ordered = sorted(set(keys))
     if not len(ordered) == len(ranks) == len(planned):
         return [None] * len(ranks)

@@ -90,6 +90,13 @@ def test_amd_gpus_are_named_by_their_numbers() -> None:
         pytest.param(
             [line.split("[")[0] for line in build_ranks(by_rail=True, devices=[0] * RAILS)], id="without addresses"
         ),
+        pytest.param(
+            [
+                line.split("[")[0] if number % RAILS == 0 else line
+                for number, line in enumerate(build_ranks(by_rail=True, devices=[0] * RAILS))
+            ],
+            id="one without an address",
+        ),
     ],
 )
 def test_groups_whose_gpus_are_not_certain_are_no_rails(ranks: list[str]) -> None:
