@@ -109,6 +109,15 @@ def test_what_is_not_applied_together_for_certain_contradicts_in_a_note(
     assert ("if a/one.yaml:1 is applied as well" in problem.message) == (severity == "note")
 
 
+def test_of_several_contradictions_the_gravest_is_told() -> None:
+    names = ("a/one.yaml", "b/two.yaml", "b/three.yaml")
+    files = {name: POLICY.format(name[2:-5], "rail0", "{rails: '8'}") for name in names}
+    parsed = [parse_manifests(text.encode(), file) for file, text in files.items()]
+    problems = lint(index_documents([doc for docs, _ in parsed for doc in docs]))
+    overlaps = {problem.file: problem.severity for problem in problems if problem.rule == "vf-ranges-overlap"}
+    assert overlaps == {"b/two.yaml": "note", "b/three.yaml": "error"}
+
+
 def test_a_long_chain_of_folders_is_walked_once() -> None:
     chain = {f"{number}/kustomization.yaml": f"resources: [../{number + 1}, p.yaml]\n" for number in range(2000)}
     parsed = [parse_manifests(text.encode(), file) for file, text in chain.items()]

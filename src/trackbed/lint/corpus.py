@@ -1,6 +1,6 @@
 """The documents of one run with the networks, resources and pods they define: the input of every rule."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trackbed.lint.document import Document
@@ -18,8 +18,8 @@ class Corpus:
     documents: tuple[Document, ...]
     kinds: dict[str, tuple[Document, ...]]
     networks: tuple[Network, ...]
-    networks_by_name: dict[tuple[str, str], list[Network]]
-    """Networks by (namespace, name): several where files are alternatives."""
+    networks_by_name: dict[tuple[str, str], dict[str, Network]]
+    """Networks by (namespace, name), the first of each folder by its folder: several where files are alternatives."""
     offers: tuple[Offer, ...]
     pods: tuple[PodTemplate, ...]
     builds: Builds
@@ -32,7 +32,7 @@ class Corpus:
 
     def find_network(self, pod: PodTemplate, request: NetworkRequest) -> Network | None:
         """Return the network that a pod requests, of several that of the pod's folder; None if the input lacks it."""
-        networks = self.networks_by_name.get((request.namespace or pod.namespace, request.name), [])
+        networks = self.networks_by_name.get((request.namespace or pod.namespace, request.name), {})
         return choose_nearest(networks, pod.doc)
 
     def find_networks(self, pod: PodTemplate) -> list[Network]:
@@ -53,10 +53,9 @@ class Corpus:
         return breach._replace(message=message, severity="note", edit=None)
 
 
-def choose_nearest(networks: Sequence[Network], doc: Document) -> Network | None:
-    """Return the first network of the object's folder, or else the first; None if there is none."""
-    nearest = (network for network in networks if network.doc.folder == doc.folder)
-    return next(nearest, networks[0] if networks else None)
+def choose_nearest(networks: Mapping[str, Network], doc: Document) -> Network | None:
+    """Return the network of the object's folder, or else the first; None if there is none."""
+    return networks.get(doc.folder) or next(iter(networks.values()), None)
 
 
 def index_documents(documents: list[Document], node_count: int | None = None) -> Corpus:
@@ -65,9 +64,10 @@ def index_documents(documents: list[Document], node_count: int | None = None) ->
     for doc in documents:
         kinds.setdefault(doc.kind, []).append(doc)
     networks = tuple(network for doc in documents for network in iter_networks(doc))
-    networks_by_name: dict[tuple[str, str], list[Network]] = {}
+    networks_by_name: dict[tuple[str, str], dict[str, Network]] = {}
     for network in networks:
-        networks_by_name.setdefault((network.namespace, network.name), []).append(network)
+        by_folder = networks_by_name.setdefault((network.namespace, network.name), {})
+        by_folder.setdefault(network.doc.folder, network)
     return Corpus(
         tuple(documents),
         {kind: tuple(docs) for kind, docs in kinds.items()},

@@ -78,9 +78,9 @@ def check_network_names(corpus: Corpus) -> Iterator[Breach]:
     Only in folders that define networks, or that use some which are defined elsewhere; others are incomplete. A network
     attachment without a namespace gets that in which it is applied, which may be the pods'.
     """
-    by_name: dict[str, list[Network]] = {}
+    by_name: dict[str, dict[str, Network]] = {}
     for network in corpus.networks:
-        by_name.setdefault(network.name, []).append(network)
+        by_name.setdefault(network.name, {}).setdefault(network.doc.folder, network)
     unplaced = {
         network.name
         for network in corpus.networks
@@ -93,7 +93,7 @@ def check_network_names(corpus: Corpus) -> Iterator[Breach]:
             namespace = request.namespace or pod.namespace
             if (namespace, request.name) in corpus.networks_by_name or request.name in unplaced:
                 continue
-            other = choose_nearest(by_name.get(request.name, []), pod.doc)
+            other = choose_nearest(by_name.get(request.name, {}), pod.doc)
             if other and not request.namespace and not pod.doc.namespace:
                 continue  # the pod gets the namespace in which it is applied
             if other:

@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from trackbed.lint.corpus import Corpus
@@ -90,11 +91,31 @@ def check_shared_ports(corpus: Corpus) -> Iterator[Breach]:
     choices = _find_alternatives(corpus)
     for ports in by_name.values():
         for number, later in enumerate(ports):
-            policies = [port for port in ports[:number] if port.doc is not later.doc and not _are_copies(port, later)]
-            earlier = [port for port in policies if not _are_apart(corpus, choices, port.doc, later.doc)]
-            conflicts = [(port, breach) for port in earlier for breach in _check_port_conflicts(port, later)]
-            weighed = [corpus.weigh(breach, later.doc, port.doc) for port, breach in conflicts]
-            yield from sorted(weighed, key=lambda breach: breach.severity == "note")[:1]
+            others = (
+                port
+                for port in islice(ports, number)
+                if port.doc is not later.doc
+                and not _are_copies(port, later)
+                and not _are_apart(corpus, choices, port.doc, later.doc)
+            )
+            conflicts = (
+                corpus.weigh(breach, later.doc, port.doc)
+                for port in others
+                for breach in _check_port_conflicts(port, later)
+            )
+            yield from _choose_gravest(conflicts)
+
+
+def _choose_gravest(breaches: Iterable[Breach]) -> Iterator[Breach]:
+    """Yield the first breach that is no note, or else the first note; the others are of the same port."""
+    note = None
+    for breach in breaches:
+        if breach.severity != "note":
+            yield breach
+            return
+        note = note or breach
+    if note:
+        yield note
 
 
 def _find_alternatives(corpus: Corpus) -> set[str]:
