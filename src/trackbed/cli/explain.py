@@ -10,6 +10,7 @@ import click
 
 from trackbed.cli.completion import complete_explainable
 from trackbed.cli.options import emit_json, fabric_option, output_option, read_fabric, refuse, suggest_name
+from trackbed.cli.terminal import print_prose
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +60,7 @@ def _explain_address(version: int, number: int, fabric_file: str, output_format:
     if output_format == "json":
         emit_json(explanation)
     else:
-        click.echo(explanation.text)
+        print_prose(explanation.text)
     raise SystemExit(1 if explanation.role in {"other", "outside"} else 0)
 
 
@@ -79,16 +80,17 @@ def _explain_unjudged(topic: str, output_format: str) -> bool:
     kind = UNJUDGED.get(topic)
     if kind is not None:
         text = f"{kind.id} (unknown): {kind.title}\n  why: {kind.cause}\n  fix: {kind.fix}"
-        _emit({**kind._asdict(), "verdict": "unknown"}, output_format, lambda: text)
+        _emit({**kind._asdict(), "verdict": "unknown"}, output_format, lambda: print_prose(text))
     return kind is not None
 
 
 def _explain_rule(topic: str, output_format: str) -> bool:
-    from trackbed.lint.catalogue import load_rules, render_rule
+    from trackbed.cli.lint import print_rule
+    from trackbed.lint.catalogue import load_rules
 
     rule = load_rules().get(topic)
     if rule is not None:
-        _emit(rule, output_format, lambda: render_rule(rule))
+        _emit(rule, output_format, lambda: print_rule(rule))
     return rule is not None
 
 
@@ -104,7 +106,7 @@ def _explain_cause(topic: str, output_format: str) -> bool:
             "program": cause.program,
             "example": cause.example,
         }
-        _emit(document, output_format, lambda: _render_cause(diagnosis, cause.program, cause.example))
+        _emit(document, output_format, lambda: _print_cause(diagnosis, cause.program, cause.example))
     return cause is not None
 
 
@@ -115,13 +117,15 @@ def _explain_message(topic: str, output_format: str) -> bool:
     if diagnosis is not None:
         program = load_causes()[diagnosis.id].program
         document = {**diagnosis._asdict(), "names": dict(diagnosis.names), "program": program, "example": topic}
-        _emit(document, output_format, lambda: _render_cause(diagnosis, program, ""))
+        _emit(document, output_format, lambda: _print_cause(diagnosis, program, ""))
     return diagnosis is not None
 
 
-def _render_cause(diagnosis: NamedCause, program: str, example: str) -> str:
-    message = f"\n  message: {example}" if example else ""
-    return f"{diagnosis.id} ({program}): {diagnosis.title}\n  why: {diagnosis.cause}\n  fix: {diagnosis.fix}{message}"
+def _print_cause(diagnosis: NamedCause, program: str, example: str) -> None:
+    print_prose(f"{diagnosis.id} ({program}): {diagnosis.title}")
+    print_prose(f"  why: {diagnosis.cause}\n  fix: {diagnosis.fix}", len("why: "))
+    if example:
+        click.echo(f"  message: {example}")
 
 
 def _explain_field(topic: str, output_format: str) -> bool:
@@ -129,24 +133,26 @@ def _explain_field(topic: str, output_format: str) -> bool:
 
     field = find_field(topic)
     if field is not None:
-        _emit(field._asdict(), output_format, lambda: _render_field(field))
+        _emit(field._asdict(), output_format, lambda: _print_field(field))
     return field is not None
 
 
-def _emit(value: object, output_format: str, render: Callable[[], str]) -> None:
+def _emit(value: object, output_format: str, print_text: Callable[[], None]) -> None:
     if output_format == "json":
         emit_json(value)
     else:
-        click.echo(render())
+        print_text()
 
 
-def _render_field(field: FieldReference) -> str:
+def _print_field(field: FieldReference) -> None:
     default = f"\n  default: {field.default}" if field.default not in {"", "required"} else ""
     required = " (required)" if field.default == "required" else ""
-    head = f"{field.path}{required}: {field.text}\n  value: {field.values}{default}".replace("`", "")
-    example = indent(field.example, "    ")
-    rows = [f"  {inner.path}: {inner.text}".replace("`", "") for inner in field.fields]
-    return "\n".join([head, "  example:", example, *(["\nfields:", *rows] if rows else [])])
+    print_prose(f"{field.path}{required}: {field.text}\n  value: {field.values}{default}".replace("`", ""))
+    click.echo("  example:\n" + indent(field.example, "    "))
+    if field.fields:
+        click.echo("\nfields:")
+    for inner in field.fields:
+        print_prose(f"  {inner.path}: {inner.text}".replace("`", ""))
 
 
 def _explain_name(topic: str, fabric_file: str, output_format: str) -> None:
@@ -158,7 +164,7 @@ def _explain_name(topic: str, fabric_file: str, output_format: str) -> None:
     lines = explain_name(plan, topic)
     if not lines:
         refuse(f"{_describe_unknown(topic)}; fabric {plan.common.fabric!r} has no host or interface of this name")
-    _emit({"name": topic, "text": "\n".join(lines)}, output_format, lambda: "\n".join(lines))
+    _emit({"name": topic, "text": "\n".join(lines)}, output_format, lambda: print_prose("\n".join(lines)))
 
 
 def _describe_unknown(topic: str) -> str:

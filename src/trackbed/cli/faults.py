@@ -9,6 +9,7 @@ import click
 
 from trackbed.cli.completion import complete_fault
 from trackbed.cli.options import choose_entries, emit_json, output_option
+from trackbed.cli.terminal import print_prose
 
 if TYPE_CHECKING:
     from trackbed.doctor.catalogue import Fault
@@ -52,9 +53,9 @@ def print_fault(fault: Fault, output_format: str) -> None:
     if output_format == "json":
         emit_json(_build_document(filled))
         return
-    click.echo(f"{filled.id} ({filled.step}, {filled.verdict}): {filled.title}")
-    click.echo(f"  checked on: {', '.join(list_places(fault))}")
-    click.echo(f"  why: {filled.cause}\n  fix: {filled.fix}")
+    print_prose(f"{filled.id} ({filled.step}, {filled.verdict}): {filled.title}")
+    print_prose(f"  checked on: {', '.join(list_places(fault))}")
+    print_prose(f"  why: {filled.cause}\n  fix: {filled.fix}", len("why: "))
     for lab in list_labs(fault.id) or ():
         click.echo(f"  lab: {_BREAK[lab].format(fault.id)}")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trackbed.cli.options import emit_json
-from trackbed.cli.terminal import escape_line, print_styled
+from trackbed.cli.terminal import escape_line, print_prose, print_styled
 
 if TYPE_CHECKING:
     from trackbed.doctor.diagnosis import Diagnosis
@@ -46,24 +46,25 @@ def print_diagnosis(diagnosis: Diagnosis, output_format: str, *, everything: boo
     for finding in group_findings(passed) if everything else ():
         _print_finding(finding)
     for left_out in diagnosis.left_out:
-        click.echo(f"not checked: {', '.join(left_out.steps)} ({left_out.why})")
+        print_prose(escape_line(f"not checked: {', '.join(left_out.steps)} ({left_out.why})"))
     _print_summary(diagnosis, len(passed))
 
 
-def _render_badge(verdict: str) -> str:
-    return click.style(f"{verdict:7}", fg=COLOURS[verdict], bold=True)
-
-
 def _print_finding_details(finding: FindingGroup) -> None:
-    print_styled(f"  {_render_badge(finding.verdict)} {finding.id}  {escape_line(finding.where)}")
+    _print_beside_badge(finding, finding.where)
     for label, text in (("saw", finding.evidence), ("why", finding.cause), ("fix", finding.fix)):
         if text:
-            click.echo(f"          {label}: {escape_line(text)}")
+            print_prose(f"          {label}: {escape_line(text)}", len(label) + 2)
 
 
 def _print_finding(finding: FindingGroup) -> None:
     text = ": ".join(part for part in (finding.where, finding.evidence) if part)
-    print_styled(f"  {_render_badge(finding.verdict)} {finding.id}  {escape_line(text)}")
+    _print_beside_badge(finding, text)
+
+
+def _print_beside_badge(finding: FindingGroup, text: str) -> None:
+    badge = click.style(f"{finding.verdict:7}", fg=COLOURS[finding.verdict], bold=True)
+    print_styled(f"  {badge} {finding.id}  {escape_line(text)}", hanging=8)
 
 
 def _print_summary(diagnosis: Diagnosis, passed: int) -> None:

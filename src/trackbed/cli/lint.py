@@ -12,12 +12,13 @@ from trackbed.cli.files import replace_file
 from trackbed.cli.lint_inputs import load_schemas, read_cluster, read_crds, read_documents, read_texts
 from trackbed.cli.old_forms import refuse_option
 from trackbed.cli.options import choose_entries, emit_json, output_option, refuse
-from trackbed.cli.terminal import emit_document, print_styled
+from trackbed.cli.terminal import emit_document, print_prose, print_styled
 from trackbed.fabric.counts import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from trackbed.lint.catalogue import Rule
     from trackbed.lint.document import Document
     from trackbed.lint.finding import Breach, LintProblem
     from trackbed.lint.schemas.crds import Schemas
@@ -108,18 +109,27 @@ def command(
 
 
 def _explain_rules(rule_id: str | None, output_format: str) -> None:
-    from trackbed.lint.catalogue import load_rules, render_rule
+    from trackbed.lint.catalogue import load_rules
 
     chosen = choose_entries(load_rules(), rule_id, "rule", "see trackbed lint --rules")
     if output_format == "json":
         emit_json(chosen)
     elif rule_id:
-        click.echo(render_rule(chosen[0]))
+        print_rule(chosen[0])
     else:
         from trackbed.cli.tables import print_table
 
         rows = [(rule.id, rule.severity, "yes" if rule.safe else "", rule.title) for rule in chosen]
         print_table(("rule", "severity", "--fix", "what"), rows)
+
+
+def print_rule(rule: Rule) -> None:
+    """Print the full explanation of a rule."""
+    repair = "\n--fix repairs it." if rule.safe else ""
+    nodes = f" (with --node-count {rule.nodes})" if rule.nodes else ""
+    print_prose(f"{rule.id} ({rule.severity}): {rule.title}")
+    print_prose(f"\n{rule.why}\n\nfix: {rule.fix}{repair}\n", 0)
+    click.echo(f"found in{nodes}:\n\n{rule.bad}\nsound:\n\n{rule.good}")
 
 
 def _find_problems(
@@ -191,7 +201,7 @@ def _print_problems(problems: tuple[LintProblem, ...], output_format: str, files
         from trackbed.lint.output.text import iter_report_lines
 
         for line in iter_report_lines(problems, _style_text):
-            print_styled(line)
+            print_styled(line, hanging=4)
 
 
 def _style_text(text: str, style: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trackbed.cli.options import emit_json, refuse
-from trackbed.cli.terminal import emit_document, escape_line, print_styled
+from trackbed.cli.terminal import emit_document, escape_line, print_prose, print_styled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,7 +107,7 @@ def _print_table(report: ProofReport) -> None:
     for culprit in report.culprits:
         where = click.style(escape_line(culprit.where), fg="red", bold=True)
         print_styled(f"  {where}  ({culprit.rung}, {culprit.transport.upper()})")
-        click.echo(f"      saw: {escape_line(culprit.evidence)}\n      look: {escape_line(culprit.look)}")
+        print_prose(f"      saw: {escape_line(culprit.evidence)}\n      look: {escape_line(culprit.look)}")
     below, *others = list_details(report)
     _print_list(*below)
     print_table(_COLUMNS, [_build_row(rung) for rung in report.rungs])
@@ -126,6 +126,6 @@ def _print_list(title: str, lines: Sequence[str]) -> None:
     if lines:
         print_styled(click.style(f"{title}:", bold=True))
     for line in lines[:_SHOWN]:
-        click.echo(f"  {escape_line(line)}")
+        print_prose(f"  {escape_line(line)}")
     if len(lines) > _SHOWN:
         click.echo(f"  and {len(lines) - _SHOWN} more; -o json has all")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-import textwrap
 from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
 
 from trackbed.cli.tables import print_table
-from trackbed.cli.terminal import print_line, print_styled
+from trackbed.cli.terminal import print_line, print_prose, print_styled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,7 +41,7 @@ def print_candidates(candidates: Iterable[ComparedStack], *, wide: bool = False)
     ]
     if rows:
         print_table(WIDE_COLUMNS if wide else COLUMNS, rows)
-        _print_wrapped(LEGEND)
+        print_prose(LEGEND, 0)
 
 
 def _build_row(candidate: ComparedStack, figures: Figures) -> tuple[str, ...]:
@@ -89,7 +86,7 @@ def print_refusals(candidates: Iterable[ComparedStack]) -> None:
     for candidate in refused:
         click.echo(f"  {candidate.name}")
         for reason in candidate.refusals:
-            _print_wrapped(f"- {reason.removeprefix('error: ')}", indent=4)
+            print_prose(f"    - {reason.removeprefix('error: ')}")
 
 
 def print_stack(stack: Stack, plan: Plan | None, fabric_file: str) -> None:
@@ -97,13 +94,13 @@ def print_stack(stack: Stack, plan: Plan | None, fabric_file: str) -> None:
     from trackbed.cluster.stacks.comparison import EVIDENCE, MATURITY, compare_stack, find_evidence
 
     print_styled(click.style(stack.name, bold=True))
-    _print_wrapped(stack.title)
+    print_prose(stack.title, 0)
     click.echo()
-    _print_wrapped(
-        f"Maturity: {stack.traits.maturity} ({MATURITY[stack.traits.maturity]}): {stack.traits.maturity_reason}"
+    print_prose(
+        f"Maturity: {stack.traits.maturity} ({MATURITY[stack.traits.maturity]}): {stack.traits.maturity_reason}", 0
     )
     evidence = find_evidence(stack)
-    _print_wrapped(f"Tried: {evidence}: {stack.traits.ran or EVIDENCE[evidence]}")
+    print_prose(f"Tried: {evidence}: {stack.traits.ran or EVIDENCE[evidence]}", 0)
     _print_list("Needs:", stack.needs)
     _print_list("Cannot:", stack.cannot)
     if plan is not None:
@@ -131,24 +128,4 @@ def _print_list(label: str, lines: Sequence[str]) -> None:
     if lines and label:
         click.echo(f"\n{label}")
     for line in lines:
-        _print_wrapped(f"- {line}", indent=2)
-
-
-def _print_wrapped(text: str, indent: int = 0) -> None:
-    """Print a text; on a terminal in lines that fit, without cutting a word."""
-    margin = " " * indent
-    if not sys.stdout.isatty():
-        click.echo(margin + text)
-        return
-    width = max(40, shutil.get_terminal_size().columns)
-    hanging = margin + "  " * text.startswith("- ")
-    click.echo(
-        textwrap.fill(
-            text,
-            width,
-            initial_indent=margin,
-            subsequent_indent=hanging,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    )
+        print_prose(f"  - {line}")

@@ -13,12 +13,15 @@ from __future__ import annotations
 import codecs
 import io
 import os
+import shutil
 import sys
 import unicodedata
 from functools import lru_cache
 from typing import TYPE_CHECKING, TextIO, cast
 
 import click
+
+from trackbed.cli.folding import fold_line
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -128,12 +131,31 @@ def print_line(text: str, *, err: bool = False) -> None:
     click.echo(escape_line(text), err=err)
 
 
-def print_styled(text: str, *, err: bool = False) -> None:
-    """Print a text with escape sequences of click.style. All parts that others wrote must be escaped by the caller."""
+def print_styled(text: str, *, hanging: int | None = None, err: bool = False) -> None:
+    """Print a text with escape sequences of click.style. All parts that others wrote must be escaped by the caller.
+
+    With `hanging`, lines that are too wide for the terminal are broken as print_prose does.
+    """
     (sys.stderr if err else sys.stdout).flush()
     stream = get_raw_stream(err=err)
-    click.echo(text, file=stream, color=_has_colour(stream))
+    click.echo(text if hanging is None else _fold(text, hanging), file=stream, color=_has_colour(stream))
     stream.flush()
+
+
+def print_prose(text: str, hanging: int = 2) -> None:
+    """Print lines; on a terminal, those that are too wide are broken between words.
+
+    What follows a break stands `hanging` columns further to the right than its line begins.
+    """
+    click.echo(_fold(escape(text), hanging))
+
+
+def _fold(text: str, hanging: int) -> str:
+    if not sys.stdout.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    lines = text.split("\n")
+    return "\n".join(fold_line(line, width, len(line) - len(line.lstrip()) + hanging) for line in lines)
 
 
 def _has_colour(stream: TextIO) -> bool:

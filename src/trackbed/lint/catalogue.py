@@ -39,16 +39,6 @@ def load_rules() -> dict[str, Rule]:
     return {rule.id: rule for rule in rules}
 
 
-def render_rule(rule: Rule) -> str:
-    """Render the full explanation of a rule as text."""
-    repair = "\n--fix repairs it." if rule.safe else ""
-    nodes = f" (with --node-count {rule.nodes})" if rule.nodes else ""
-    return (
-        f"{rule.id} ({rule.severity}): {rule.title}\n\n{rule.why}\n\nfix: {rule.fix}{repair}\n\n"
-        f"found in{nodes}:\n\n{rule.bad}\nsound:\n\n{rule.good}"
-    )
-
-
 def _load_family(family: str) -> list[Rule]:
     text = files("trackbed.lint").joinpath("rulebook", f"{family}.yaml").read_text(encoding="utf-8")
     raw: list[dict[str, Any]] = yaml.load(text, Loader=yaml.CSafeLoader)
