@@ -1,7 +1,7 @@
 """YAML values as Kubernetes reads them: scalars typed as by sigs.k8s.io/yaml, merge keys resolved.
 
 sigs.k8s.io/yaml knows the booleans of YAML 1.1 (`on` is true), but not its base-60 numbers and dates. Of duplicate
-keys the last is used. The text must first pass `fabric.model.source.read_yaml`, which limits size, depth and aliases.
+keys the last is used.
 """
 
 import re
@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from trackbed.fabric.model.source import NULLS, YamlDocument, is_null
+from trackbed.fabric.model.source import NULLS, YamlDocument, read_yaml
 
 _TRUE = {"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"}
 _FALSE = {"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"}
@@ -20,9 +20,8 @@ _LEADING_ZERO = re.compile(r"([-+]?)0o?([0-7_]+)")
 
 
 def parse_values(text: str) -> list[Any]:
-    """Return the values of the documents in a YAML text that are not empty."""
-    nodes = yaml.compose_all(text, Loader=yaml.CBaseLoader)
-    return [_convert_node(node, {}) for node in nodes if not is_null(node)]
+    """Return the values of the documents in a YAML text that are not empty. Raises SpecError as read_yaml does."""
+    return [convert_document(document) for document in read_yaml(text.encode(errors="replace"), "")]
 
 
 def convert_document(document: YamlDocument) -> Any:  # noqa: ANN401 - a YAML value has any type

@@ -93,3 +93,23 @@ def test_a_byte_order_mark_is_no_text() -> None:
 
 def test_empty_documents_are_passed_over() -> None:
     assert [source.data for source in read_yaml(b"---\n---\na: b\n---\n# end\n", "f.yaml")] == [{"a": "b"}]
+
+
+def test_an_alias_is_the_latest_node_with_its_anchor() -> None:
+    [first, second] = read_yaml(b"a: &x 1\nb: *x\nc: &x {d: &x 2, e: *x}\nf: *x\n---\ng: &x 3\n", "f.yaml")
+    assert first.data == {"a": "1", "b": "1", "c": {"d": "2", "e": "2"}, "f": "2"}
+    assert second.data == {"g": "3"}
+    assert str(first.find_place(("c", "e"))) == "f.yaml:3:11"
+
+
+@pytest.mark.parametrize("deep", [b"[" * 450 + b"]" * 450, b"\n".join(b" " * n + b"d:" for n in range(1, 390))])
+def test_an_anchor_that_stands_twice_makes_no_nesting_deeper(deep: bytes) -> None:
+    with pytest.raises(SpecError) as caught:
+        read_yaml(b"a: &x 1\nb: &x 2\nc: \n " + deep, "f.yaml")
+    assert [problem.code for problem in caught.value.problems] == ["too-deep"]
+
+
+def test_an_alias_without_an_anchor_is_told() -> None:
+    with pytest.raises(SpecError) as caught:
+        read_yaml(b"a: &x 1\nb: &x 2\nc: *y\n", "f.yaml")
+    assert str(caught.value) == "f.yaml:3:4: error: this is not YAML: found undefined alias 'y' [bad-yaml]"

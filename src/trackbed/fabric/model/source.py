@@ -8,6 +8,7 @@ import re
 from typing import Any, NamedTuple
 
 import yaml
+from yaml.composer import Composer, ComposerError
 
 from trackbed.fabric.model.problems import Path, Place, Problem, SpecError
 
@@ -134,17 +135,39 @@ def read_yaml(content: bytes, file: str, max_bytes: int = MAX_BYTES) -> list[Yam
     """Parse every document of a YAML file; SpecError if it is too large, not UTF-8 or not YAML."""
     text = decode_text(content, file, max_bytes)
     try:
-        _check_depth(text, file)
-        nodes = list(yaml.compose_all(text, Loader=yaml.CBaseLoader))
-        return [YamlDocument(file, node) for node in nodes if not is_null(node)]
+        return [YamlDocument(file, node) for node in _compose(text, file) if not is_null(node)]
     except yaml.YAMLError as error:
         raise SpecError([_translate_yaml_error(error, text, file)]) from error
 
 
+def _compose(text: str, file: str) -> list[yaml.Node]:
+    """Return the nodes of all documents. Raises YAMLError, and SpecError if they are nested too deeply."""
+    if text.count("[") + text.count("{") >= _BRACKETS or _MAYBE_DEEP.search(text):
+        _check_depth(text, file)
+    try:
+        return list(yaml.compose_all(text, Loader=yaml.CBaseLoader))
+    except ComposerError:  # an anchor that stands twice, or an alias of none
+        _check_depth(text, file)
+        return list(yaml.compose_all(text, Loader=_RedefiningLoader))
+
+
+class _RedefiningLoader(Composer, yaml.CBaseLoader):
+    """Lets an anchor be defined again, which libyaml's composer refuses: an alias is the latest (YAML 1.2.2, 7.1)."""
+
+    def __init__(self, stream: str) -> None:
+        yaml.CBaseLoader.__init__(self, stream)
+        Composer.__init__(self)
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:  # noqa: ANN401 - a key or a number
+        """Compose the next node, and forget an earlier one with its anchor."""
+        event = self.peek_event()
+        if isinstance(event, yaml.NodeEvent) and not isinstance(event, yaml.AliasEvent):
+            self.anchors.pop(event.anchor, None)
+        return super().compose_node(parent, index)
+
+
 def _check_depth(text: str, file: str) -> None:
-    """Refuse deep nesting before PyYAML composes it: its C code recurses and crashes (observed at depth 100,000)."""
-    if text.count("[") + text.count("{") < _BRACKETS and not _MAYBE_DEEP.search(text):
-        return
+    """Refuse deep nesting before it is composed: PyYAML recurses, in C until it crashes (observed at depth 100,000)."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.CBaseLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
