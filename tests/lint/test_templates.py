@@ -68,3 +68,16 @@ def test_an_object_that_sops_encrypted_is_not_checked() -> None:
     text = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {key: 'ENC[AES256_GCM,data:x,type:str]'}\n"
     assert [rule for rule, _ in _lint(f"{text}sops: {{kms: [], mac: 'ENC[x]'}}\n")] == ["template"]
     assert {rule for rule, _ in _lint(f"{text}sops: {{kms: []}}\n")} == {"bad-value", "unknown-field"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("{{a}}" * 60 + "x", id="expressions-before-a-word"),
+        pytest.param("{{" * 400_000, id="openings"),
+        pytest.param("}}" + "{{" * 200_000 + "%}" + "{%" * 200_000, id="openings-after-endings"),
+    ],
+)
+def test_a_line_that_was_written_to_cost_time_costs_none(line: str) -> None:
+    assert [rule for rule, _ in _lint(f"'k: {line}'\n")] in (["template", "not-a-manifest"], ["not-a-manifest"])
+    assert _lint(_POD.format(f"priority: '{line}'"))

@@ -4,13 +4,14 @@ Expressions are replaced with a text of the same length, so the rest of the file
 """
 
 import re
+from collections.abc import Iterable, Iterator
 
 from trackbed.fabric.model.problems import Path
 from trackbed.lint.tree import Tree
 
 _FILLER = "\u2592"
-_EXPRESSION = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
-_LINE_OF_EXPRESSIONS = re.compile(r"^[ \t]*(?:(?:\{\{.*?\}\}|\{%.*?%\})[ \t]*)+$", re.MULTILINE)
+_OPENING = re.compile(r"\{[{%]")
+_CLOSING = {"{{": "}}", "{%": "%}"}
 _VARIABLE = re.compile(r"\$\{[\w.:=/-]+\}|\$\(\w+\)|\$\w+")
 _PLACEHOLDER = re.compile(r"<[^<>]*>|\.{3,}|\u2026")
 _PLACEHOLDER_INSIDE = re.compile(r"<\w+>|\{\d+\.\.\d+\}")
@@ -22,14 +23,35 @@ _REMINDERS = frozenset({"PLACEHOLDER", "CHANGEME", "CHANGE", "REPLACE", "TODO", 
 
 def mask_expressions(text: str) -> str | None:
     """Return the text with each expression replaced; None if it has none, or if expressions choose its lines."""
-    if not _EXPRESSION.search(text) or _LINE_OF_EXPRESSIONS.search(text):
+    spans = list(_iter_expressions(text))
+    in_a_line = _fill(text, (span for span in spans if "\n" not in text[span]))
+    if not spans or any(_FILLER in line and not line.strip(f" \t{_FILLER}") for line in in_a_line.split("\n")):
         return None
-    return _EXPRESSION.sub(lambda match: re.sub(r"[^\n]", _FILLER, match[0]), text)
+    return _fill(text, spans)
 
 
 def has_expressions(text: str) -> bool:
     """Return whether a text has expressions of a template engine."""
-    return _EXPRESSION.search(text) is not None
+    return next(_iter_expressions(text), None) is not None
+
+
+def _iter_expressions(text: str) -> Iterator[slice]:
+    """Yield where the expressions of a template engine are, in a time that grows as the text does."""
+    position, last = 0, {opening: text.rfind(closing) for opening, closing in _CLOSING.items()}
+    while match := _OPENING.search(text, position):
+        position = match.start() + 1
+        if match.end() <= last[match[0]]:
+            position = text.index(_CLOSING[match[0]], match.end()) + 2
+            yield slice(match.start(), position)
+
+
+def _fill(text: str, spans: Iterable[slice]) -> str:
+    """Return the text with its spans replaced; lines stay lines."""
+    parts, position = [], 0
+    for span in spans:
+        parts += [text[position : span.start], re.sub(r"[^\n]", _FILLER, text[span])]
+        position = span.stop
+    return "".join([*parts, text[position:]])
 
 
 def is_filled_later(tree: Tree, path: Path) -> bool:
@@ -73,6 +95,6 @@ def is_placeholder(value: object) -> bool:
     is_marked = text.startswith("__") and text.endswith("__")
     if _CAPITALS.fullmatch(text) and (is_marked or not _REMINDERS.isdisjoint(text.split("_"))):
         return True
-    bare = _EXPRESSION.sub("", text)
+    bare = _fill(text, _iter_expressions(text)).replace(_FILLER, "")
     is_filled = bare != text or _VARIABLE.search(bare) or _PLACEHOLDER_INSIDE.search(bare)
     return bool(is_filled) and not re.search(r"\s", bare)

@@ -16,9 +16,10 @@ from trackbed.lint.schemas.formats import describe_pattern
 from trackbed.lint.schemas.partial import is_partial
 from trackbed.lint.schemas.shipped import is_built_in
 from trackbed.lint.schemas.webhooks import is_set_by_webhook
+from trackbed.lint.templates import has_expressions
 from trackbed.lint.tree import Tree, enumerate_mappings
 
-_VARIABLE = re.compile(r"\$\{?\w+\}?|\{\{.*\}\}")
+_VARIABLE = re.compile(r"\$\{?\w+\}?")
 _READ_BY_LINT = {
     ("trackbed.dev", "Fabric"),
     ("trackbed.dev", "FabricLock"),
@@ -236,7 +237,7 @@ def _describe_types(schema: Schema) -> str:
 
 
 def _describe_value(value: object) -> str:
-    if isinstance(value, str) and _VARIABLE.search(value):
+    if isinstance(value, str) and (_VARIABLE.search(value) or has_expressions(value)):
         return f"the text {_shorten_value(value)}, which looks like a variable that was not substituted"
     if isinstance(value, str):
         return f"the text {_shorten_value(value)}"
