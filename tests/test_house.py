@@ -145,6 +145,19 @@ def test_no_function_has_more_than_40_lines_of_body() -> None:
     assert long == set()
 
 
+def test_no_pattern_begins_a_line_with_blanks_that_may_be_lines() -> None:
+    """`^\\s*` of a pattern of lines begins at each of many empty lines and runs to their end: the square of the text."""
+    patterns = [
+        f"{_relative(path)}:{node.lineno}"
+        for path, tree in parse_sources().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re.")
+        if re.search(r"MULTILINE|\(\?[ims]*m", ast.unparse(node))
+        if any(re.search(r"\^[(?:]*\\s[*+]", str(word.value)) for word in ast.walk(node) if isinstance(word, ast.Constant))
+    ]
+    assert patterns == []
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """Imports under TYPE_CHECKING and inside functions are imports."""
     imports = read_imports({_relative(path): tree for path, tree in parse_sources().items()})

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from trackbed.fabric.documents import DocumentError
 from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
+from trackbed.host.snapshot.take import MAX_FILE_BYTES
 from trackbed.host.snapshot.wire import build_snapshot_document, parse_snapshot, parse_wanted
 
 _WORD = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=5)
@@ -37,3 +38,8 @@ def test_what_is_wanted_is_the_same_after_the_way() -> None:
 def test_what_is_no_snapshot_is_refused() -> None:
     with pytest.raises(DocumentError):
         parse_snapshot({"files": {"/x": 3}})
+
+
+def test_of_a_file_no_more_is_taken_than_a_host_sends() -> None:
+    document = build_snapshot_document(Snapshot({"/etc/a": b"x" * (MAX_FILE_BYTES + 1)}, {}, {}, {}, {}))
+    assert parse_snapshot(document).files == {"/etc/a": b"x" * MAX_FILE_BYTES}

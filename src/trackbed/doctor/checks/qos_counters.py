@@ -10,7 +10,7 @@ from trackbed.fabric.plan.plan import PortPlan
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 _STATISTICS = ("ethtool", "-S", "{netdev}")
-_LINE = re.compile(r"^\s+(\w+): (\d{1,20})$", re.MULTILINE)
+_LINE = re.compile(r"^[ \t]+(\w+): (\d{1,20})$", re.MULTILINE)
 
 ACCEPTED_DROP_SHARE = 1e-6
 """Accepted share of dropped packets, because a link flap drops some; a larger share slows down DCQCN flows."""

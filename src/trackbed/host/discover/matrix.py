@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _DEVICE = re.compile(r"GPU\d+|NIC\d+|mlx\d+_\w+|bnxt_re\w+|rocep\w+|ibp\w+|irdma\w+|roce\w+|hns_\w+|efa_\w+|rdmap\w+")
 """Column names: newer versions of nvidia-smi number the NICs, older versions print the names of RDMA devices."""
-_LEGEND = re.compile(r"^\s*(NIC\d+):\s*(\S+)\s*$", re.MULTILINE)
-_BUS_ID = re.compile(r"^\s*(\d+)\s*,\s*([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*$", re.MULTILINE)
+_LEGEND = re.compile(r"^[ \t]*(NIC\d+):[ \t]*(\S+)[ \t]*$", re.MULTILINE)
+_BUS_ID = re.compile(
+    r"^[ \t]*(\d+)[ \t]*,[ \t]*([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])[ \t]*$", re.MULTILINE
+)
 
 
 def parse_matrix(text: str) -> dict[int, dict[str, str]]:

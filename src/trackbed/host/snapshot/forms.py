@@ -32,7 +32,7 @@ SERIAL = re.compile(
     r"(?i)(\b(?:serial(?:[ _-]?(?:number|no))?|(?:asset|service)[ _-]?tag|chassis.?id)[\"']?[ \t]*[:= ][ \t]*[\"']?)"
     r"(?=[\w./-]*\d)([\w./-]{4,})"
 )
-VPD_LINE = re.compile(r"(?m)^(\s*\[(?:SN|V[1-9A-Z]|Y[0-9A-Z])\][^:\n]*:)(?!\s*MLX:).*$")
+VPD_LINE = re.compile(r"(?m)^([ \t]*\[(?:SN|V[1-9A-Z]|Y[0-9A-Z])\][^:\n]*:)(?!\s*MLX:).*$")
 """Fields of lspci's "Vital Product Data" that may identify a card."""
 SSH_KEY = re.compile(r"\b((?:ssh|ecdsa|sk)-[\w@.-]+) AAAA[\w+/=]+(?:[ \t]+[^\s\"']+)?")
 MAIL = re.compile(r"(?i)(?<![\w.+-])[\w.+-]{1,64}@(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,}(?![\w-])")
@@ -46,7 +46,8 @@ VOLUME = re.compile(r"(/dev/mapper/|\brd\.lvm\.(?:lv|vg)=|\brd\.luks\.name=|\bLA
 """Names that people gave to volumes."""
 STORAGE = re.compile(r"(?i)\b(iqn|nqn|eui|naa)\.[^\s\"',\]]+")
 PERSON = re.compile(
-    r"(?im)^(\s*(?:-\s+)?[\"']?(?:user(?:_?name)?|login|gecos|e-?mail|ssh_import_id|owner)[\"']?\s*[:=]\s*)(?!root\s*$)\S.*$"
+    r"(?im)^([ \t]*(?:-[ \t]+)?[\"']?(?:user(?:_?name)?|login|gecos|e-?mail|ssh_import_id|owner)[\"']?\s*[:=]\s*)"
+    r"(?!root\s*$)\S.*$"
 )
 OPTION = re.compile(r"(--?(?:hostname-override|node-name|provider-id|cluster-name)[= ])[^\s\"']+")
 URL_HOST = re.compile(r"(?i)\b((?:https?|tcp|grpc|nfs|ftp)://(?:[^\s/@\"']*@)?)([a-z0-9][\w.-]*)")

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from trackbed.fabric.documents import parse_document, to_document
 from trackbed.host.runner import ProgramResult
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
+from trackbed.host.snapshot.take import MAX_FILE_BYTES
 
 _ARGUMENT_SEPARATOR = "\0"
 """Separates the arguments of a command; no argument contains it."""
@@ -36,7 +37,8 @@ def build_snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def parse_snapshot(document: object) -> Snapshot:
-    """Parse the JSON document of a snapshot. Raises DocumentError."""
+    """Parse the JSON document of a snapshot; of a file no more is taken than a host sends. Raises DocumentError."""
     files, links, folders, outputs, unreadable = parse_document(document, _SnapshotDocument)
     commands = {tuple(command.split(_ARGUMENT_SEPARATOR)): ran for command, ran in outputs.items()}
-    return Snapshot(files, links, folders, commands, unreadable)
+    taken = {path: content[:MAX_FILE_BYTES] for path, content in files.items()}
+    return Snapshot(taken, links, folders, commands, unreadable)

@@ -15,7 +15,7 @@ from trackbed.lint.schemas.convert import Schema, convert_schema
 from trackbed.lint.schemas.shipped import load_group
 from trackbed.lint.tree import dig, enumerate_mappings
 
-_DEFINITION = re.compile(rb"(?:^|\{)\s*\"?kind\"?:\s*[\"']?CustomResourceDefinition", re.MULTILINE)
+_DEFINITION = re.compile(rb"(?:^|\{)[ \t]*\"?kind\"?:[ \t]*[\"']?CustomResourceDefinition", re.MULTILINE)
 _NAMES = re.compile(rb"\b(?:kind|group)\"?:\s*[\"']?([\w.-]+)")
 
 

@@ -20,7 +20,7 @@ ROUNDS = 4
 SECONDS = 240.0
 """Time limit of a command on a server; more than `pods.TRIES` tries of a client take."""
 _WORDS = re.compile(r"^.*[a-z].*$", re.MULTILINE)
-_FIGURES = re.compile(r"^\s*65536\s+\d+\s+[\d.]+\s+([\d.]+)", re.MULTILINE)
+_FIGURES = re.compile(r"^[ \t]*65536\s+\d+\s+[\d.]+\s+([\d.]+)", re.MULTILINE)
 """The line of perftest with size, iterations, peak and average in MB/s; the group is the average."""
 
 PortPair = tuple[PortPlan, PortPlan]

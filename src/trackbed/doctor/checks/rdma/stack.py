@@ -24,7 +24,7 @@ RDMA_DRIVERS = {
 _MODES = {"Y": "shared", "N": "exclusive"}
 _OPTIONS = ("/etc/modprobe.d/*.conf", "/run/modprobe.d/*.conf", "/usr/lib/modprobe.d/*.conf", "/lib/modprobe.d/*.conf")
 _CMDLINE = "/proc/cmdline"
-_OPTION = re.compile(r"^\s*options\s+ib_core\s(?:.*\s)?netns_mode=(\S+)", re.MULTILINE)
+_OPTION = re.compile(r"^[ \t]*options[ \t]+ib_core[ \t](?:.*[ \t])?netns_mode=(\S+)", re.MULTILINE)
 _ARGUMENT = re.compile(r"(?:^|\s)ib_core\.netns_mode=(\S+)")
 _YES = frozenset({"1", "y", "Y", "on"})
 _NAMESPACES = ("/run/netns", "/run/docker/netns")

@@ -11,7 +11,7 @@ from trackbed.fabric.importers.source import NamedFile
 from trackbed.fabric.importers.values import ValueParser, parse_address_or_zero
 from trackbed.fabric.model.problems import Place, Problem
 
-_NUMBERED = re.compile(rb"^\s*ADDRESS[0-9]+=", re.MULTILINE)
+_NUMBERED = re.compile(rb"^[ \t]*ADDRESS[0-9]+=", re.MULTILINE)
 _ADDRESS = re.compile(r"ADDRESS([0-9]+)")
 _MAIN_TABLE = {"", "254", "main"}
 _ROUTE_OPTIONS = {"via", "dev", "table", "src", "proto", "scope"}
