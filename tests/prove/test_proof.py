@@ -143,6 +143,12 @@ def test_a_pod_without_the_device_of_an_address_has_its_interface_alone() -> Non
     assert find_ends(build_plan(2).common, "n1", answer)[0] == PathEnd("n1", 0, "net1", NO_DEVICE, "10.64.0.1")
 
 
+@pytest.mark.parametrize("name", ["m" * 64, "..", "../../mlx5_0", "mlx5_0\n", "m\u0660"])
+def test_a_name_that_no_device_can_have_is_none(name: str) -> None:
+    answer = {"links": [{"netdev": name, "address": "10.64.0.1", "rdma": name}]}
+    assert find_ends(build_plan(2).common, "n1", answer)[0] == PathEnd("n1", 0, "", NO_DEVICE, "10.64.0.1")
+
+
 def test_a_slow_port_is_blamed_by_its_rate_with_the_counters_that_rose() -> None:
     hosts = Hosts(build_plan(12), gbps={("n6", 0): 200}, counters={("n6", 0): 41})
     report = build_report(hosts.prove())

@@ -5,6 +5,7 @@ Pods get their addresses from pools, and devices and interfaces under names of t
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -18,6 +19,9 @@ STEP: Step = {"links": True}
 NO_DEVICE = "-"
 """Name of an RDMA device that a pod does not have: no device can be called so."""
 
+_DEVICE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}")
+"""Names of RDMA devices (IB_DEVICE_NAME_MAX) and interfaces; a longer one would be in each path of its files."""
+
 LOOK = "run `trackbed status`, and look at the events of the pod: its networks or devices are not as planned"
 """What to look at where a pod lacks a rail, or the RDMA device of one."""
 
@@ -30,8 +34,8 @@ def find_ends(common: CommonPlan, node: str, output: object) -> Mapping[int, Pat
     for rail in common.rails:
         for link in links:
             if address := _find_address(get_text(link, "address"), rail):
-                device = get_text(link, "rdma") or NO_DEVICE
-                ends[rail.rail] = PathEnd(node, rail.rail, get_text(link, "netdev"), device, address)
+                netdev, device = _get_name(link, "netdev"), _get_name(link, "rdma") or NO_DEVICE
+                ends[rail.rail] = PathEnd(node, rail.rail, netdev, device, address)
                 break
     return ends
 
@@ -51,6 +55,11 @@ def explain_absence(rail: RailPlan) -> str:
     """Return why a port has no tests in a pod."""
     ranges = " or ".join(str(planned) for planned in (rail.v4, rail.v6) if planned)
     return f"its pod has no address of rail {rail.rail} ({ranges})"
+
+
+def _get_name(link: Mapping[str, object], key: str) -> str:
+    name = get_text(link, key)
+    return name if _DEVICE.fullmatch(name) else ""
 
 
 def _find_address(text: str, rail: RailPlan) -> str:
