@@ -39,9 +39,11 @@ def pod(resources: dict[str, Any], **spec: object) -> dict[str, Any]:
         (pod({"limits": {"cpu": "8", "memory": "1Gi", "hugepages-2Mi": "4Mi"}}), False),
         (pod({"limits": {"kubernetes.io/batch": "1", "scheduling.k8s.kubernetes.io/x": "1"}}), False),
         (pod({}), False),
+        (pod({"limits": {"nvidia.com/gpu": "0"}, "requests": {"nvidia.com/gpu": "0"}}), False),
+        (pod({"limits": {"nvidia.com/gpu": "0", "trackbed.dev/rail0": "1"}}), True),
         (pod({"limits": {"x.example/fuse": "1"}}) | {"metadata": {"ownerReferences": [{"kind": "DaemonSet"}]}}, False),
     ],
-    ids=["GPU", "rail", "claim", "init container", "usual resources", "Kubernetes' own", "none", "DaemonSet"],
+    ids=["GPU", "rail", "claim", "init container", "usual resources", "Kubernetes' own", "none", "none of a GPU", "one rail", "DaemonSet"],
 )
 def test_a_pod_holds_devices_by_extended_resources_and_claims(body: dict[str, Any], *, is_busy: bool) -> None:
     assert holds_devices(body) is is_busy
@@ -71,7 +73,7 @@ def test_nodes_of_jobs_are_left_out_and_told(client: BlockingClient, api_server:
     gpus = {"limits": {"nvidia.com/gpu": "8"}}
     place(client, "idle1", gpus)
     place(client, "idle2", gpus, phase="Succeeded")
-    place(client, "idle3", {"limits": {"cpu": "1"}})
+    place(client, "idle3", {"limits": {"cpu": "1", "x.example/fuse": "0k"}})
     (tmp_path / "fabric.yaml").write_text(FABRIC)
     words = ["prove", "-f", str(tmp_path / "fabric.yaml"), "--nodes", "all", "--pods", "--idle", "--budget"]
     words += ["--kubeconfig", str(api_server)]

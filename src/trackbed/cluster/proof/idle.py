@@ -1,8 +1,9 @@
 """Nodes whose devices pods hold: a proof there would disturb a job, and get no rails.
 
 A pod holds devices if it requests an extended resource, such as a GPU or a rail, or has a claim (DRA). The names of
-extended resources have a domain that is not kubernetes.io (IsExtendedResourceName of k8s.io/component-helpers). Pods of
-DaemonSets do not count: they are no jobs, and no node would ever be idle.
+extended resources have a domain that is not kubernetes.io (IsExtendedResourceName of k8s.io/component-helpers). A
+request of 0 holds nothing, and no quota limits it. Pods of DaemonSets do not count: they are no jobs, and no node would
+ever be idle.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from trackbed.cluster.api.dynamic import DynamicClient
     from trackbed.cluster.api.response import Object
 
+_NOTHING = "0"
+"""An API server writes any zero so (resource.Quantity, "canonical form")."""
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -37,7 +40,12 @@ def _iter_resources(pod: Object) -> Iterator[str]:
     for kind in ("initContainers", "containers"):
         for container in pod["spec"].get(kind) or ():
             for amounts in (container.get("resources") or {}).values():
-                yield from amounts if isinstance(amounts, dict) else ()
+                yield from (name for name, amount in _iter_amounts(amounts) if str(amount) != _NOTHING)
+
+
+def _iter_amounts(amounts: object) -> Iterator[tuple[str, object]]:
+    """Yield what limits or requests have; claims are a list."""
+    yield from amounts.items() if isinstance(amounts, dict) else ()
 
 
 def _is_extended(name: str) -> bool:
