@@ -37,8 +37,9 @@ def find_pod_ends(run: ProofState) -> Generator[Sheet, Answers, None]:
                 )
             else:
                 run.absent[port] = PathFinding("not-tested", "rdma", None, run.explain_loss(node))
+    # One of both may have made the address up to have the other blamed, and tainted.
     for port, reason in pod_ends.find_doubles({port: end for port, end in run.ends.items() if port not in run.absent}):
-        run.absent[port] = PathFinding("fail", "rdma", None, reason)
+        run.absent[port] = PathFinding("unknown", "rdma", None, reason)
 
 
 def read_facts(run: ProofState) -> Generator[Sheet, Answers, dict[int, PortFacts]]:
