@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackbed.fleet.sheet_run import LATE_SECONDS, SheetCalls, SheetRun
+from trackbed.fleet.sheet_run import LATE_SECONDS, MOST_RESTARTS, SheetCalls, SheetRun
 
 STEP: dict[str, Any] = {"pings": []}
 
@@ -184,6 +184,23 @@ def test_a_worker_that_does_not_come_back_is_told_with_its_reason_and_nothing_is
     case.answer([entry for entry in sent if entry[0] != "a"])
     outputs, failures = case.answers[1]
     assert (sorted(outputs), failures) == ([1, 2, 3, 5, 6, 7], {"a": "no route"})
+
+
+def test_a_worker_that_dies_in_sheet_after_sheet_holds_up_the_others_no_more_than_twice() -> None:
+    case = Case([TWO_ROUNDS] * 4)
+    case.begin(*"abcd")
+    for _ in range(4):
+        sent, before = case.take_sent(), len(case.line.connected)
+        if "a" in {host for host, _ in sent}:
+            case.run.handle_close("a", "killed")
+            case.begin(*case.line.connected[before:])
+        case.answer([entry for entry in sent if entry[0] != "a"] + case.take_sent())
+    assert case.line.connected == ["a", "b", "c", "d", *["a"] * MOST_RESTARTS]
+    assert case.line.is_finished
+    assert [event for event in case.events if "lost:" in event] == [
+        *["a was lost: killed; its worker is started again"] * MOST_RESTARTS,
+        "a was lost: killed; it is given up",
+    ]
 
 
 def test_a_host_that_does_not_answer_is_given_up_once_the_sheet_is_over() -> None:

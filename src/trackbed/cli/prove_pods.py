@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _TERMINATED = 143
 """The exit status of a shell for a program that SIGTERM ended."""
 _START_SECONDS = 600
-"""Added to what a proof takes at most: pods start, and are replaced."""
+"""Added to what a proof takes at most: pods start."""
 
 pod_options = combine_options(
     click.option("--pods", is_flag=True, help="From one pod on each node, with the rails that jobs get; not over SSH."),
@@ -98,16 +98,18 @@ def run_in_pods(
 
     from trackbed.cli.cluster_session import open_cluster
     from trackbed.cluster.proof.objects import ProofSite
-    from trackbed.cluster.proof.run import remove_runs, run_sheets
+    from trackbed.cluster.proof.run import BEGIN_SECONDS, remove_runs, run_sheets
+    from trackbed.fleet.sheet_run import MOST_RESTARTS
     from trackbed.prove.budget import compute_ladder_budget
     from trackbed.prove.rungs import needs_gpus
 
+    replacing = MOST_RESTARTS * 2 * BEGIN_SECONDS  # a pod that ends, and begins anew, at the last moment each time
     site = ProofSite(
         answers.run_name,
         options.namespace or plan.kubernetes.namespace,
         options.image or "",
         requirements,
-        int(compute_ladder_budget(plan, mode, rungs).most_seconds) + _START_SECONDS,
+        int(compute_ladder_budget(plan, mode, rungs).most_seconds) + _START_SECONDS + replacing,
         secrets.token_bytes(),
         _list_gpu_limits(plan) if needs_gpus(rungs) else {},
     )

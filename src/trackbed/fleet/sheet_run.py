@@ -4,13 +4,15 @@
                                           ^                                           │
                                           └── repeat lost rounds, once <── answers <──┴─> to each host: "in 1 s"
 
-A worker that dies is started again at once, and gets the rounds of the sheet that have not begun. When all rounds are
-over, those that it missed are repeated, once, with the tests alone that have no answer. What is missing then stays so.
+A worker that dies is started again at once, once for each sheet and MOST_RESTARTS times in all, since all others wait
+for it. It gets the rounds of the sheet that have not begun. When all rounds are over, those that it missed are
+repeated, once, with the tests alone that have no answer. What is missing then stays so.
 This module decides and waits for nothing; a transport connects, sends and calls back.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -18,6 +20,8 @@ from trackbed.fabric.host_ranges import fold_hosts
 
 LATE_SECONDS: Final = 10.0
 """What a host may be late with a sheet before it is given up."""
+MOST_RESTARTS: Final = 2
+"""How often the worker of a host is started again: a host that is sick, or hostile, shall not hold up all others."""
 _REJOIN_SECONDS: Final = 0.2
 """A host that comes back gets the rounds that begin later than this."""
 
@@ -111,6 +115,7 @@ class SheetRun:
         self._failures: dict[str, str] = {}
         self._absent: dict[str, list[str]] = {}
         self._restarted: set[str] = set()
+        self._restarts: Counter[str] = Counter()
         self._title, self._rounds, self._sheet = "", 0, 0
         self._parts: list[_Part] = []
         self._announced: set[int] = set()
@@ -156,7 +161,7 @@ class SheetRun:
         return {step_id for step_id, _ in self._parts[index].steps.get(host, ())} - self._answered
 
     def handle_close(self, host: str, reason: str) -> None:
-        """Take in the end of a worker: it is started again, once for each sheet, if it had begun."""
+        """Take in the end of a worker: it is started again if it had begun, but not without end."""
         was_live = host in self._live
         self._live.discard(host)
         self._connecting.discard(host)
@@ -164,12 +169,16 @@ class SheetRun:
         if self._is_over:
             return
         self._failures[host] = reason
-        if was_live and host not in self._restarted:
+        may_restart = host not in self._restarted and self._restarts[host] < MOST_RESTARTS
+        if was_live and may_restart:
             self._restarted.add(host)
+            self._restarts[host] += 1
             self._connecting.add(host)
             self._report(f"{host} was lost: {reason}; its worker is started again")
             self._transport.connect(host)
-        elif not was_live:
+        elif was_live:
+            self._report(f"{host} was lost: {reason}; it is given up")
+        else:
             self._absent.setdefault(reason, []).append(host)
         self._go_on()
 
