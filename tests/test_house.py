@@ -146,14 +146,16 @@ def test_no_function_has_more_than_40_lines_of_body() -> None:
 
 
 def test_no_pattern_begins_a_line_with_blanks_that_may_be_lines() -> None:
-    """`^\\s*` of a pattern of lines begins at each of many empty lines and runs to their end: the square of the text."""
+    r"""A pattern of lines that begins with `^\s*` starts at each of many empty lines, and runs over all that follow."""
     patterns = [
         f"{_relative(path)}:{node.lineno}"
         for path, tree in parse_sources().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re.")
         if re.search(r"MULTILINE|\(\?[ims]*m", ast.unparse(node))
-        if any(re.search(r"\^[(?:]*\\s[*+]", str(word.value)) for word in ast.walk(node) if isinstance(word, ast.Constant))
+        if any(
+            re.search(r"\^[(?:]*\\s[*+]", str(word.value)) for word in ast.walk(node) if isinstance(word, ast.Constant)
+        )
     ]
     assert patterns == []
 

@@ -53,7 +53,7 @@ def judge(file: str, fabric_file: str, rails: str | None, output_format: str) ->
         refuse("the log and the Fabric cannot both come from standard input; name a file for one of them")
     plan = read_plan(fabric_file)
     plan = narrow_plan(plan, choose_rails_or_refuse(plan, rails))
-    log = read_nccl_log(read_input_or_exit(file, MAX_BYTES).decode(errors="replace"))
+    log = read_nccl_log(read_input_or_exit(file, MAX_BYTES))
     if log.program and "all_reduce" not in log.program:
         refuse(f"{file}: this is a log of {log.program}; all_reduce_perf is judged alone")
     findings = judge_all_reduce(plan, log)

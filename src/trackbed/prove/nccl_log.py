@@ -11,6 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from io import BytesIO
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -20,17 +21,20 @@ MAX_BYTES: Final = 256 << 20
 """Longest log that is read: with NCCL_DEBUG=INFO a rank writes some hundred lines."""
 _MOST_WARNINGS: Final = 3
 _MOST_CHARACTERS: Final = 200
-_LINE_CHARACTERS: Final = 4096
+_LINE_BYTES: Final = 4096
 """Of a line that is no JSON, what is looked at; NCCL's own are shorter."""
 
 _RANK = re.compile(
     r"# +Rank +(?P<rank>\d{1,6})(?: +Group +(?P<group>\d{1,6}))? +Pid +\d+"
-    r" +on +(?P<host>\S+) +device +(?P<gpu>\d{1,3}) (?:\[(?P<address>[\w:.]{1,20})\])?"
+    r" +on +(?P<host>[\w.-]{1,253}) +device +(?P<gpu>\d{1,3}) (?:\[(?P<address>[\w:.]{1,20})\])?",
+    re.ASCII,
 )
 _PROGRAM = re.compile(r"# Collective test starting: (\S{1,80})")
 _RESULT = re.compile(r"(?:^|>:|\s)(?P<size>\d{1,15}) +\d{1,15} +\w{1,20} +(?:sum|prod|max|min|avg|mulsum) (?P<rest>.+)")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d")
-_INFO = re.compile(r"(?P<host>[\w.-]{1,253}):\d+:\d+ \[\d+\] (?:\S+ )?NCCL (?P<level>INFO|WARN) (?P<text>.+)")
+_INFO = re.compile(
+    r"(?<![\w.-])(?P<host>[\w.-]{1,253}):\d+:\d+ \[\d+\] (?:\S+ )?NCCL (?P<level>INFO|WARN) (?P<text>.+)", re.ASCII
+)
 _PORTS = re.compile(r"NET/IB : Using((?: \[\d+\]\S+:\d+/\w+(?:/SHARP)?)+)")
 _PORT = re.compile(r"\[\d+\](\S+:\d+/\w+)")
 _CHANNEL = re.compile(r"(?:Channel|Ring) \d+(?:/\d+)? : .+ via NET/(?P<network>[^/]{1,40})/\d+(?P<options>\S*)")
@@ -110,7 +114,7 @@ class _Report(msgspec.Struct):
     results: list[_Result] = []
 
 
-def read_nccl_log(text: str) -> NcclLog:
+def read_nccl_log(content: bytes) -> NcclLog:
     """Return what a log says; nothing of it where it is no log of nccl-tests."""
     ranks: dict[int, GpuRank] = {}
     results: dict[int, AllReduce] = {}
@@ -119,8 +123,8 @@ def read_nccl_log(text: str) -> NcclLog:
     warnings: list[str] = []
     times: Mapping[int, Mapping[int, float]] = {}
     program = ""
-    for whole_line in text.splitlines():
-        line = whole_line[:_LINE_CHARACTERS]
+    for raw_line in BytesIO(content):
+        line = raw_line[:_LINE_BYTES].decode(errors="replace").rstrip("\r\n")
         if match := _INFO.search(line):
             _read_info(match, ports, channels, warnings)
         elif match := _RANK.search(line):
@@ -130,8 +134,8 @@ def read_nccl_log(text: str) -> NcclLog:
             _read_result(match, results)
         elif match := _PROGRAM.search(line):
             program = match[1]
-        elif (start := line.find('{"version":')) >= 0:
-            times = _read_times(whole_line[start:]) or times
+        elif (start := raw_line.find(b'{"version":', 0, _LINE_BYTES)) >= 0:
+            times = _read_times(raw_line[start:]) or times
     ordered = tuple(results[size]._replace(group_seconds=times.get(size, {})) for size in sorted(results))
     by_rank = tuple(ranks[number] for number in sorted(ranks))
     return NcclLog(program, by_rank, ordered, ports, channels, tuple(warnings))
@@ -145,9 +149,9 @@ def _read_info(
     if match["level"] == "WARN":
         if len(warnings) < _MOST_WARNINGS:
             warnings.append(f"{host}: {text[:_MOST_CHARACTERS]}")
-    elif listed := _PORTS.search(text):
+    elif listed := _PORTS.match(text):
         ports[host] = tuple(_PORT.findall(listed[1]))
-    elif channel := _CHANNEL.search(text):
+    elif channel := _CHANNEL.match(text):
         channels[Channels(host, channel["network"], "/GDRDMA" in channel["options"])] += 1
 
 
@@ -174,7 +178,7 @@ def _read_columns(columns: Sequence[str]) -> tuple[float, float] | None:
     return None
 
 
-def _read_times(line: str) -> Mapping[int, Mapping[int, float]] | None:
+def _read_times(line: bytes) -> Mapping[int, Mapping[int, float]] | None:
     """Return seconds by size and group of a JSON report; None where it has none."""
     try:
         report = msgspec.json.decode(line, type=_Report)

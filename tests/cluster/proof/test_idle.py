@@ -43,7 +43,18 @@ def pod(resources: dict[str, Any], **spec: object) -> dict[str, Any]:
         (pod({"limits": {"nvidia.com/gpu": "0", "trackbed.dev/rail0": "1"}}), True),
         (pod({"limits": {"x.example/fuse": "1"}}) | {"metadata": {"ownerReferences": [{"kind": "DaemonSet"}]}}, False),
     ],
-    ids=["GPU", "rail", "claim", "init container", "usual resources", "Kubernetes' own", "none", "none of a GPU", "one rail", "DaemonSet"],
+    ids=[
+        "GPU",
+        "rail",
+        "claim",
+        "init container",
+        "usual resources",
+        "Kubernetes' own",
+        "none",
+        "none of a GPU",
+        "one rail",
+        "DaemonSet",
+    ],
 )
 def test_a_pod_holds_devices_by_extended_resources_and_claims(body: dict[str, Any], *, is_busy: bool) -> None:
     assert holds_devices(body) is is_busy

@@ -38,7 +38,7 @@ def build_plan(rate: int | None = RATE, **others: object) -> Plan:
 
 
 def judge(*lines: str, rate: int | None = RATE) -> list[AllReduceFinding]:
-    return judge_all_reduce(build_plan(rate), read_nccl_log("\n".join(lines)))
+    return judge_all_reduce(build_plan(rate), read_nccl_log("\n".join(lines).encode()))
 
 
 def list_verdicts(findings: list[AllReduceFinding]) -> list[tuple[str, str]]:
@@ -79,7 +79,7 @@ def test_amd_gpus_are_named_by_their_numbers() -> None:
     seconds = {rail: compute_seconds(0.97 * RATE, ranks=2) for rail in range(RAILS)}
     lines = [*build_ranks(by_rail=True, devices=[*range(7, -1, -1)]), build_result(seconds[3]), build_report(seconds)]
     plan = build_plan(kubernetes={"gpuResource": "amd.com/gpu"})
-    subjects = [finding.subject for finding in judge_all_reduce(plan, read_nccl_log("\n".join(lines)))]
+    subjects = [finding.subject for finding in judge_all_reduce(plan, read_nccl_log("\n".join(lines).encode()))]
     assert subjects == [f"rail {rail}" for rail in reversed(range(RAILS))]
 
 

@@ -24,7 +24,7 @@ LINES = ["# Collective test starting: all_reduce_perf", "# Using devices", *buil
 @pytest.mark.parametrize("before", ["", "[1,0]<stdout>:", "2026-11-28T22:44:54.123456789Z "])
 def test_ranks_and_results_are_read_behind_what_others_write_before_them(before: str) -> None:
     lines = [*LINES, build_result(0.002, SIZE // 2), build_result(0.004), "# Out of bounds values : 0 OK"]
-    log = read_nccl_log("\n".join(before + line for line in lines))
+    log = read_nccl_log("\n".join(before + line for line in lines).encode())
     assert log.program == "all_reduce_perf"
     assert (len(log.ranks), log.ranks[9]) == (16, GpuRank(0, HOSTS[1], 1, "0000:19:00"))
     assert [(result.size, result.seconds, result.wrong) for result in log.results] == [
@@ -49,13 +49,13 @@ def test_ranks_and_results_are_read_behind_what_others_write_before_them(before:
     ],
 )
 def test_each_version_of_the_table_is_read(line: str, seconds: float, wrong: float) -> None:
-    [result] = read_nccl_log(line).results
+    [result] = read_nccl_log(line.encode()).results
     assert result.seconds == pytest.approx(seconds)
     assert result.wrong == wrong
 
 
 def test_versions_without_groups_have_one() -> None:
-    log = read_nccl_log("#   Rank  1 Pid   2345 on    gpu0301 device  1 [0x3a] NVIDIA A100")
+    log = read_nccl_log(b"#   Rank  1 Pid   2345 on    gpu0301 device  1 [0x3a] NVIDIA A100")
     assert log.ranks == (GpuRank(0, "gpu0301", 1, "0x3a"),)
 
 
@@ -69,7 +69,7 @@ def test_ports_channels_and_warnings_of_nccl_are_read() -> None:
         f"{HOSTS[1]}:57:92 [3] NCCL INFO Channel 03/0 : 3[3] -> 4[4] via P2P/CUMEM",
         f"[2026-11-28 22:44:54] {HOSTS[1]}:57:92 [3] misc/socket.cc:1 NCCL WARN Connect failed",
     ]
-    log = read_nccl_log("\n".join(lines))
+    log = read_nccl_log("\n".join(lines).encode())
     assert log.ports == {HOSTS[0]: ("mlx5_0:1/RoCE", "rail1:1/RoCE")}
     assert log.channels == {
         Channels(HOSTS[0], "IB", is_direct=True): 2,
@@ -81,7 +81,7 @@ def test_ports_channels_and_warnings_of_nccl_are_read() -> None:
 
 def test_a_report_tells_the_time_of_each_rail_by_its_slowest_process() -> None:
     seconds = {rail: 0.01 + rail / 1000 for rail in range(8)}
-    [result] = read_nccl_log("\n".join([build_result(0.01), build_report(seconds)])).results
+    [result] = read_nccl_log("\n".join([build_result(0.01), build_report(seconds)]).encode()).results
     assert result.group_seconds == pytest.approx(seconds)
 
 
@@ -92,7 +92,7 @@ def test_a_report_that_is_broken_or_of_another_kind_is_left_out() -> None:
         '{"version":3,"results":[{"size":"x"}]}',
         '{"version":' + "[" * 9999,
     ):
-        [result] = read_nccl_log(f"{build_result(0.01)}\n{text}").results
+        [result] = read_nccl_log(f"{build_result(0.01)}\n{text}".encode()).results
         assert result.group_seconds == {}
 
 
@@ -100,9 +100,20 @@ def test_a_report_that_is_broken_or_of_another_kind_is_left_out() -> None:
 def test_no_log_is_refused_whatever_is_cut_or_put_in(lines: list[str], data: st.DataObject) -> None:
     text = "\n".join(lines)
     start = data.draw(st.integers(0, len(text)))
-    read_nccl_log(text[:start] + data.draw(st.text()) + text[start + data.draw(st.integers(0, 40)) :])
+    read_nccl_log((text[:start] + data.draw(st.text()) + text[start + data.draw(st.integers(0, 40)) :]).encode())
 
 
 @pytest.mark.parametrize("line", ["a" * 1_000_000, " " * 1_000_000, "1 " * 500_000, "Channel 1 : " * 80_000])
 def test_long_lines_cost_little(line: str) -> None:
-    assert read_nccl_log("\n".join([line] * 3)).results == ()
+    assert read_nccl_log("\n".join([line] * 3).encode()).results == ()
+
+
+@pytest.mark.parametrize("host", ["n\u0663", "n3\u200b", "a b"])
+def test_a_name_that_no_host_can_have_is_no_rank(host: str) -> None:
+    line = f"#  Rank  0 Group  0 Pid   1 on {host} device  0 [0000:1b:00] NVIDIA H100"
+    assert read_nccl_log(line.encode()).ranks == ()
+
+
+def test_lines_of_any_bytes_cost_a_time_that_grows_as_they_do() -> None:
+    lines = [b"a" * 4095, b"h:1:1 [0] NCCL INFO " + b"Channel 0 : " * 150 + b" via NET/" * 250, b"\xff" * 4095]
+    assert read_nccl_log(b"\n".join(lines * 200)).channels == {}

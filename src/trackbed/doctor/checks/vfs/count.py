@@ -24,7 +24,9 @@ _CREATORS = (
     "/etc/trackbed/boot.sh",
     "/etc/rc.local",
 )
-_CREATES_VFS = re.compile(r"sriov_numvfs|virtual-function-count|^[ \t]*\[SR-IOV\]|^SR-IOVVirtualFunctions=", re.MULTILINE)
+_CREATES_VFS = re.compile(
+    r"sriov_numvfs|virtual-function-count|^[ \t]*\[SR-IOV\]|^SR-IOVVirtualFunctions=", re.MULTILINE
+)
 """Settings that create VFs: the sysfs file in scripts and udev rules, and keys of netplan(5) and systemd.link(5)."""
 _OPERATOR = "/etc/sriov-operator"
 """Folder of the SR-IOV operator's daemon on a host; the daemon creates VFs at boot."""
