@@ -64,6 +64,12 @@ def test_a_variable_of_a_shell_script_is_a_value() -> None:
     ]
 
 
+@pytest.mark.parametrize("value", ["ref+op://Home/item/FIELD", "op://vault/item/field", "vault:secret/data/a#KEY"])
+def test_a_secret_that_a_program_fetches_is_not_checked(value: str) -> None:
+    text = f"apiVersion: v1\nkind: Secret\nmetadata: {{name: a}}\ndata: {{key: {value!r}}}\n"
+    assert [rule for rule, _ in _lint(text)] == ["template"]
+
+
 def test_an_object_that_sops_encrypted_is_not_checked() -> None:
     text = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {key: 'ENC[AES256_GCM,data:x,type:str]'}\n"
     assert [rule for rule, _ in _lint(f"{text}sops: {{kms: [], mac: 'ENC[x]'}}\n")] == ["template"]

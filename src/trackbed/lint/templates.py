@@ -16,6 +16,8 @@ _VARIABLE = re.compile(r"\$\{[\w.:=/-]+\}|\$\(\w+\)|\$\w+")
 _PLACEHOLDER = re.compile(r"<[^<>]*>|\.{3,}|\u2026")
 _PLACEHOLDER_INSIDE = re.compile(r"<\w+>|\{\d+\.\.\d+\}")
 """Matches a part that is filled in by hand: rail<N>, rail{0..7}."""
+_REFERENCE = re.compile(r"ref\+[a-z0-9]+://\S+|op://\S+|vault:\S+#\S+")
+"""Matches a secret that a program fetches: vals (as of helmfile), 1Password's op, Bank-Vaults."""
 _CAPITALS = re.compile(r"[A-Z0-9_]+")
 _REMINDERS = frozenset({"PLACEHOLDER", "CHANGEME", "CHANGE", "REPLACE", "TODO", "YOUR"})
 """Words of texts such as REPLACE_ME or PLACEHOLDER_NUM_NODES."""
@@ -90,7 +92,7 @@ def is_placeholder(value: object) -> bool:
     if not isinstance(value, str):
         return False
     text = value.strip()
-    if _FILLER in text or _PLACEHOLDER.fullmatch(text):
+    if _FILLER in text or _PLACEHOLDER.fullmatch(text) or _REFERENCE.fullmatch(text):
         return True
     is_marked = text.startswith("__") and text.endswith("__")
     if _CAPITALS.fullmatch(text) and (is_marked or not _REMINDERS.isdisjoint(text.split("_"))):
