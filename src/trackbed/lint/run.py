@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
+from pathlib import PurePath
 
 from trackbed.lint.catalogue import load_rules
 from trackbed.lint.corpus import Corpus
@@ -17,6 +18,8 @@ _NOTES = {"template", "no-schema", "partial-object", "not-a-manifest", "duplicat
 """Rules whose breaches hold whatever a template fills in."""
 _ABSENCES = {"missing-field", "image-missing"}
 """Rules that find what is not there."""
+_FIXTURES = frozenset({"testdata", "fixtures", "__fixtures__"})
+"""Names of folders with input of tests: Go's, and those of most other languages."""
 _ObjectStarts = dict[str, list[tuple[int, str]]]
 """First line and title of each object, by file."""
 
@@ -33,7 +36,9 @@ def lint(
     covered = {_get_location_key(breach) for breach in rule_breaches}
     defined = list_defined_versions(corpus.select_kinds("CustomResourceDefinition"))
     schema_breaches = [
-        breach for doc in corpus.documents for breach in (check_schema(doc, schemas, defined) if schemas else ())
+        _weigh_fixture(breach)
+        for doc in corpus.documents
+        for breach in (check_schema(doc, schemas, defined) if schemas else ())
     ]
     breaches = [
         *reading_breaches,
@@ -45,6 +50,12 @@ def lint(
     problems = dict.fromkeys(_to_problem(breach, starts) for breach in _note_templates(list(finished)))
     trees = [*(doc.tree for doc in corpus.documents), *(breach.tree for breach in breaches)]
     return apply_ignores(problems, {tree.source.file: tree.lines for tree in trees if tree.position is None})
+
+
+def _weigh_fixture(breach: Breach) -> Breach:
+    """Return a breach of a schema as a note where the file is input of tests, which may be incomplete on purpose."""
+    folders = PurePath(breach.tree.source.file).parts[:-1]
+    return breach if _FIXTURES.isdisjoint(folders) else breach._replace(severity="note")
 
 
 def _drop_repeated_notes(breaches: list[Breach]) -> list[Breach]:

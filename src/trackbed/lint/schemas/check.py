@@ -14,6 +14,7 @@ from trackbed.lint.schemas.convert import Schema
 from trackbed.lint.schemas.crds import KindVersion, Schemas
 from trackbed.lint.schemas.formats import describe_pattern
 from trackbed.lint.schemas.partial import is_partial
+from trackbed.lint.schemas.removed import find_removal, is_for_older_release
 from trackbed.lint.schemas.shipped import is_built_in
 from trackbed.lint.schemas.webhooks import is_set_by_webhook
 from trackbed.lint.templates import has_expressions
@@ -77,8 +78,9 @@ def check_schema(doc: Document, schemas: Schemas, defined: KindNames = frozenset
         yield _refuse_version(doc, version, versions)
     elif is_built_in(doc.group) and not _is_of_another_program(doc):
         hint = suggest_name(doc.kind, schemas.list_kinds(doc.group))
-        message = f"{doc.group or 'v1'} has no kind {doc.kind!r}{hint}"
-        yield Breach("unknown-kind", doc.tree, ("kind",), message)
+        yield _refuse_kind(doc, f"{doc.group or 'v1'} has no kind {doc.kind!r}", hint)
+    elif find_removal(doc.api_version, doc.kind):
+        yield _refuse_kind(doc, f"{doc.group} has no kind {doc.kind!r} any more", "")
     else:
         hint = suggest_name(doc.kind, schemas.list_kinds(doc.group)) if doc.group else ""
         message = (
@@ -101,7 +103,17 @@ def _refuse_version(doc: Document, version: str, versions: Mapping[str, KindVers
     if any(kind.is_shipped for kind in versions.values()) and not is_built_in(doc.group):
         message = f"{message} in the release that lint knows; write {known}, or give the CRDs of yours"
         return Breach("unknown-kind", doc.tree, ("apiVersion",), message, severity="warning")
-    return Breach("unknown-kind", doc.tree, ("apiVersion",), f"{message}; write {known}")
+    return _refuse_kind(doc, message, f"; write {known}", "apiVersion")
+
+
+def _refuse_kind(doc: Document, message: str, hint: str, key: str = "kind") -> Breach:
+    """Return the breach of a kind that no API server has, or none any more; a note in a file for older ones."""
+    removal = find_removal(doc.api_version, doc.kind)
+    if removal is None:
+        return Breach("unknown-kind", doc.tree, (key,), message + hint)
+    is_old = is_for_older_release(doc.tree.source.file, removal)
+    message = f"{message}: Kubernetes 1.{removal} removed it{hint}"
+    return Breach("unknown-kind", doc.tree, (key,), message, severity="note" if is_old else None)
 
 
 def _iter_schema_breaches(doc: Document, kind_version: KindVersion) -> Iterator[Breach]:

@@ -1,0 +1,90 @@
+"""Versions that Kubernetes removed: the release is told, and a file for older ones is not refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from trackbed.lint.corpus import index_documents
+from trackbed.lint.manifests import parse_manifests
+from trackbed.lint.run import lint
+from trackbed.lint.schemas.crds import index_crds
+
+ROLE = "apiVersion: rbac.authorization.k8s.io/v1beta1\nkind: Role\nmetadata: {name: a}\n"
+DEPLOYMENT = """apiVersion: apps/v1
+kind: Deployment
+metadata: {name: a}
+spec: {replicas: one, template: {metadata: {labels: {app: a}}, spec: {containers: [{name: a, image: a}]}}}
+"""
+
+
+def find(text: str, file: str = "a.yaml") -> list[tuple[str, str, str]]:
+    documents, early = parse_manifests(text.encode(), file)
+    problems = lint(index_documents(documents), index_crds(), early)
+    return [(problem.severity, problem.rule, problem.message) for problem in problems]
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "message"),
+    [
+        (
+            "rbac.authorization.k8s.io/v1beta1",
+            "Role",
+            "Role has no version 'v1beta1': Kubernetes 1.22 removed it; write rbac.authorization.k8s.io/v1",
+        ),
+        (
+            "policy/v1beta1",
+            "PodSecurityPolicy",
+            "policy has no kind 'PodSecurityPolicy': Kubernetes 1.25 removed it",
+        ),
+        (
+            "extensions/v1beta1",
+            "Ingress",
+            "extensions has no kind 'Ingress' any more: Kubernetes 1.22 removed it",
+        ),
+        (
+            "scheduling.k8s.io/v1alpha1",
+            "PriorityClass",
+            "PriorityClass has no version 'v1alpha1'; write scheduling.k8s.io/v1",
+        ),
+    ],
+)
+def test_the_release_that_removed_a_version_is_told(version: str, kind: str, message: str) -> None:
+    text = f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\n"
+    assert find(text) == [("error", "unknown-kind", message)]
+
+
+@pytest.mark.parametrize(
+    ("file", "severity"),
+    [
+        ("multus-daemonset-pre-1.16.yml", "note"),
+        ("deploy/kubernetes-1.21/role.yaml", "note"),
+        ("deploy/k8s-v1.22/role.yaml", "note"),
+        ("deploy/kubernetes-1.23/role.yaml", "error"),
+        ("deploy/kubernetes-1.21/for-k8s-1.30.yaml", "error"),
+        ("istio-1.18/role.yaml", "error"),
+        ("kube-1.5.7/role.yaml", "error"),
+        ("role.yaml", "error"),
+    ],
+)
+def test_a_file_that_is_for_an_older_release_by_its_path_is_no_error(file: str, severity: str) -> None:
+    assert [problem[:2] for problem in find(ROLE, file)] == [(severity, "unknown-kind")]
+
+
+@pytest.mark.parametrize(
+    ("file", "severity"),
+    [("policies/tests/fixtures/a.yaml", "note"), ("pkg/testdata/a.yaml", "note"), ("fixtures.yaml", "error")],
+)
+def test_an_object_that_is_input_of_tests_may_be_incomplete(file: str, severity: str) -> None:
+    assert {problem[:2] for problem in find(DEPLOYMENT, file)} == {
+        (severity, "missing-field"),
+        (severity, "wrong-type"),
+    }
+
+
+def test_an_advice_holds_for_input_of_tests_too() -> None:
+    container = (
+        "{name: a, image: a, env: [{name: NCCL_IB_HCA, value: mlx5_1}], resources: {limits: {nvidia.com/gpu: 8}}}"
+    )
+    text = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec: {{containers: [{container}]}}\n"
+    assert find(text, "testdata/a.yaml") == find(text)
+    assert ("warning", "hca-prefix") in [problem[:2] for problem in find(text)]
