@@ -8,15 +8,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from select import select
+from selectors import BaseSelector, DefaultSelector
 from typing import Any
 
 import pytest
 
 from tests.namespaces import fresh_netns
 from trackbed.fleet.programs import run_programs
+from trackbed.fleet.relay import Relay
 from trackbed.fleet.sheet_input import SheetInput
 from trackbed.host.runner import start_program
 from trackbed.kernel.netlink import netns
@@ -81,6 +84,41 @@ def test_what_a_program_says_last_is_carried_on_although_it_has_ended(
         thread.join()
     assert output == {"status": 0, "stdout": "got settings\n", "stderr": ""}
     assert heard == [("127.0.0.2", "the last word")]
+
+
+STRANGER = """
+import os, socket, sys
+os.setuid(65534)  # a socket belongs to who made it
+with socket.socket() as stream:
+    stream.connect(("127.0.0.1", int(sys.argv[1])))
+    assert stream.recv(1) == b""
+"""
+
+
+@pytest.mark.needs("root", "processes")
+def test_a_program_of_another_user_is_turned_away_and_the_right_one_served(port: int) -> None:
+    with DefaultSelector() as selector, socket.create_server(("127.0.0.3", 0)) as listener:
+        step = {"port": port, "source": "127.0.0.2", "target": "127.0.0.3", "targetPort": listener.getsockname()[1]}
+        relay = Relay(step, selector)
+        stranger = subprocess.Popen([sys.executable, "-c", STRANGER, str(port)])
+        drive(selector, lambda: stranger.poll() is not None)
+        assert stranger.returncode == 0
+        with socket.create_connection(("127.0.0.1", port)) as program:
+            program.sendall(b"settings")
+            drive(selector, lambda: len(selector.get_map()) == 2)
+            with listener.accept()[0] as stream:
+                drive(selector, lambda: bool(select([stream], [], [], 0)[0]))
+                assert stream.recv(100) == b"settings"
+        relay.close()
+
+
+def drive(selector: BaseSelector, is_done: Callable[[], bool]) -> None:
+    """Make the calls of a selector until something holds."""
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not is_done():
+        assert time.monotonic() < deadline
+        for key, _ in selector.select(0.1):
+            key.data()
 
 
 @pytest.mark.needs("processes")

@@ -11,13 +11,18 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from selectors import EVENT_READ, EVENT_WRITE, BaseSelector
 from typing import Any
 
 _LOOPBACK = "127.0.0.1"
+_CONNECTIONS = "/proc/thread-self/net/tcp"
+"""Connections of this network namespace: number, both ends, state, queues, timer, retries, user (proc_pid_net(5))."""
+_ESTABLISHED = "01"
 _READ_BYTES = 1 << 14
 """perftest sends some hundred bytes for each flow and waits for as many, so that a socket's buffer takes all of it."""
 _LAST_READS = 16
@@ -53,12 +58,19 @@ class Relay:
             end.close()
 
     def _accept(self) -> None:
-        """Take in the program, and connect from the rail's address."""
+        """Take in the program, and connect from the rail's address; a program of another user is turned away."""
         listener = self._near
-        self._leave(listener)
         try:
-            self._near, _ = listener.accept()
-            listener.close()
+            stream, peer = listener.accept()
+        except OSError:  # it has gone again
+            return
+        if not _is_ours(peer[1], self._step["port"]):
+            stream.close()
+            return
+        self._leave(listener)
+        listener.close()
+        self._near = stream
+        try:
             self._near.settimeout(0)
             self._far.bind((self._step["source"], 0))
             self._far.connect((self._step["target"], self._step["targetPort"]))
@@ -107,6 +119,17 @@ class Relay:
     def _leave(self, end: socket.socket) -> None:
         with suppress(KeyError, ValueError):  # it was not registered, or is closed
             self._selector.unregister(end)
+
+
+def _is_ours(program_port: int, port: int) -> bool:
+    """Return whether the program at the other end of a connection on the loopback address is of our own user."""
+    loopback = f"{int.from_bytes(socket.inet_aton(_LOOPBACK), sys.byteorder):08X}"
+    ends = [f"{loopback}:{program_port:04X}", f"{loopback}:{port:04X}", _ESTABLISHED]
+    try:
+        rows = Path(_CONNECTIONS).read_text().splitlines()
+    except OSError:  # then nobody knows
+        return True
+    return any(words[1:4] == ends and words[7] == str(os.getuid()) for words in map(str.split, rows))
 
 
 def _choose_family(address: str) -> socket.AddressFamily:
