@@ -4,6 +4,8 @@ import xml.etree.ElementTree as ET
 from typing import Any
 
 import jsonschema_rs
+import msgspec
+import pytest
 
 from trackbed.lint.finding import LintProblem
 from trackbed.lint.output.junit import render_junit
@@ -120,3 +122,19 @@ def test_text_is_grouped_by_file_and_says_each_fix_once() -> None:
         "",
         "1 error, 0 warnings, 1 note",
     ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "also"),
+    [
+        ([7], ""),
+        ([7, 9], " (also on line 9)"),
+        ([7, *range(9, 20)], " (also on lines 9, 10, 11, 12, 13, 14, 15, 16 and 3 more)"),
+    ],
+)
+def test_equal_problems_of_a_file_share_a_line_of_text(lines: list[int], also: str) -> None:
+    problem = LintProblem("unknown-kind", "error", "a.yaml", 7, 3, "Role is gone", "Write it.")
+    other = LintProblem("unknown-kind", "error", "b.yaml", 7, 3, "Role is gone", "Write it.")
+    text = list(iter_report_lines([*(msgspec.structs.replace(problem, line=line) for line in lines), other]))
+    assert text[1] == f"  7:3  error    Role is gone{also}  [unknown-kind]"
+    assert text[-2:] == ["", f"{len(lines) + 1} errors, 0 warnings, 0 notes"]
