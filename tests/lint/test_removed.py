@@ -72,7 +72,13 @@ def test_a_file_that_is_for_an_older_release_by_its_path_is_no_error(file: str, 
 
 @pytest.mark.parametrize(
     ("file", "severity"),
-    [("policies/tests/fixtures/a.yaml", "note"), ("pkg/testdata/a.yaml", "note"), ("fixtures.yaml", "error")],
+    [
+        ("policies/tests/fixtures/a.yaml", "note"),
+        ("pkg/testdata/a.yaml", "note"),
+        ("tests/e2e/scaling/01-assert.yaml", "note"),
+        ("fixtures.yaml", "error"),
+        ("assert.yaml", "error"),
+    ],
 )
 def test_an_object_that_is_input_of_tests_may_be_incomplete(file: str, severity: str) -> None:
     assert {problem[:2] for problem in find(DEPLOYMENT, file)} == {

@@ -58,6 +58,17 @@ def test_all_values_that_are_filled_in_later_are_one_note(value: str) -> None:
     assert _lint(f"{head}  priority: {value}\n  activeDeadlineSeconds: {value}\n") == [("template", 6)]
 
 
+@pytest.mark.parametrize("value", ["PORT", "MY_PRIORITY"])
+def test_a_name_in_capitals_in_place_of_a_number_is_filled_in(value: str) -> None:
+    assert _lint(_POD.format(f"priority: {value}")) == [("template", 4)]
+
+
+def test_a_name_in_capitals_in_place_of_another_text_is_filled_in_if_it_has_several_words() -> None:
+    volume = "apiVersion: v1\nkind: PersistentVolume\nmetadata: {{name: a}}\nspec: {{capacity: {{storage: {}}}}}\n"
+    assert _lint(volume.format("FILESTORE_CAPACITY")) == [("template", 4)]
+    assert _lint(volume.format("BIG")) == [("bad-value", 4)]
+
+
 def test_a_variable_of_a_shell_script_is_a_value() -> None:
     assert _lint(_POD.format("hostname: 'echo ${HOSTNAME} now', priority: 'echo ${HOSTNAME} now'")) == [
         ("wrong-type", 4)

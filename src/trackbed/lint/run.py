@@ -1,5 +1,6 @@
 """One run of all rules over the documents."""
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
@@ -20,6 +21,10 @@ _ABSENCES = {"missing-field", "image-missing"}
 """Rules that find what is not there."""
 _FIXTURES = frozenset({"testdata", "fixtures", "__fixtures__"})
 """Names of folders with input of tests: Go's, and those of most other languages."""
+_ASSERTION = re.compile(r"\d+-(?:assert|errors?)\b.*\.ya?ml")
+"""Matches names of KUTTL's files with parts of the objects that a test waits for."""
+_STAND_INS = {"wrong-type": re.compile(r"[A-Z][A-Z0-9_]+"), "bad-value": re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")}
+"""By rule, the names that a script replaces: of a value of the right type, only with an underscore."""
 _ObjectStarts = dict[str, list[tuple[int, str]]]
 """First line and title of each object, by file."""
 
@@ -54,8 +59,9 @@ def lint(
 
 def _weigh_fixture(breach: Breach) -> Breach:
     """Return a breach of a schema as a note where the file is input of tests, which may be incomplete on purpose."""
-    folders = PurePath(breach.tree.source.file).parts[:-1]
-    return breach if _FIXTURES.isdisjoint(folders) else breach._replace(severity="note")
+    path = PurePath(breach.tree.source.file)
+    is_input = not _FIXTURES.isdisjoint(path.parts[:-1]) or _ASSERTION.fullmatch(path.name)
+    return breach._replace(severity="note") if is_input else breach
 
 
 def _drop_repeated_notes(breaches: list[Breach]) -> list[Breach]:
@@ -91,7 +97,7 @@ def _note_templates(breaches: list[Breach]) -> Iterator[Breach]:
     """Yield the breaches; those at values that are filled in later become one note for each file."""
     files = {breach.place.file for breach in breaches if breach.rule == "template" and breach.place}
     for breach in breaches:
-        if breach.rule in _NOTES or not is_filled_later(breach.tree, breach.path):
+        if breach.rule in _NOTES or not (is_filled_later(breach.tree, breach.path) or _is_stand_in(breach)):
             yield breach
             continue
         place = breach.place or breach.tree.find_place(breach.path, key=breach.key)
@@ -99,6 +105,13 @@ def _note_templates(breaches: list[Breach]) -> Iterator[Breach]:
             files.add(place.file)
             message = "values such as this one are filled in later, so they were not checked; render the file first"
             yield breach._replace(rule="template", message=message, edit=None)
+
+
+def _is_stand_in(breach: Breach) -> bool:
+    """Return whether a name in capitals, as FILESTORE_CAPACITY or PORT, stands where it cannot be the value."""
+    pattern = _STAND_INS.get(breach.rule)
+    value = breach.tree.get(*breach.path) if pattern else None
+    return isinstance(value, str) and pattern is not None and pattern.fullmatch(value) is not None
 
 
 def _get_location_key(breach: Breach) -> tuple[object, ...]:

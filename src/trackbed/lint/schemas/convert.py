@@ -61,6 +61,7 @@ def _convert_structural(schema: Schema) -> Schema:
         converted["additionalProperties"] = _convert_optional(extra)
     elif extra is None and schema.get("type") == "object" and not schema.get(_KEEP_UNKNOWN):
         converted["additionalProperties"] = False
+        converted.setdefault("properties", {})  # else jsonschema-rs does not name the field that is unknown
     if isinstance(schema.get("items"), dict):
         converted["items"] = _convert_structural(schema["items"])
     if schema.get("x-kubernetes-embedded-resource"):

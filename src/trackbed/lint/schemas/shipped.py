@@ -64,6 +64,8 @@ def _read_member(name: str) -> Any:  # noqa: ANN401 - JSON of any shape
 def _join_parts(parts: list[Schema]) -> list[Schema]:
     """Replace the numbers in each schema with the parts, which come before it in the list."""
     for part in parts:
+        if part.get("additionalProperties") is False:
+            part.setdefault("properties", {})  # as in convert_schema
         if "properties" in part:
             part["properties"] = {name: parts[number] for name, number in part["properties"].items()}
         for key in ("items", "additionalProperties"):
