@@ -69,6 +69,28 @@ def test_what_a_patch_and_its_base_lack_is_one_note_each_and_what_is_wrong_is_to
     ]
 
 
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: a}
+spec: {template: {metadata: {labels: {app: a}}, spec: {containers: [{name: a, image: a}]}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("labels", "rule"),
+    [
+        ("commonLabels: {app: a}", "partial-object"),
+        ("labels: [{includeSelectors: true, pairs: {app: a}}]", "partial-object"),
+        ("labels: [{pairs: {app: a}}]", "missing-field"),
+    ],
+)
+def test_a_selector_that_labels_of_a_kustomization_make_need_not_be_there(labels: str, rule: str) -> None:
+    files = {"a/kustomization.yaml": kustomization(resources=["a.yaml"]) + labels + "\n", "a/a.yaml": DEPLOYMENT}
+    assert ("a/a.yaml", rule) in list_rules(files)
+    assert ("a/a.yaml", "missing-field") in list_rules({"a/a.yaml": DEPLOYMENT})
+
+
 def test_a_file_that_no_overlay_completes_has_to_be_whole() -> None:
     files = {"a/a.yaml": POLICY.format("a", "rail0", "~"), "a/kustomization.yaml": kustomization(resources=["a.yaml"])}
     assert list_rules(files) == [("a/a.yaml", "wrong-type")]

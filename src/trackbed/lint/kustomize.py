@@ -28,7 +28,7 @@ class Builds(NamedTuple):
     """What the Kustomizations of the input make of its files."""
 
     unfinished: frozenset[str]
-    """Files that are patches, or that an overlay of the input completes."""
+    """Files that are patches, or that an overlay or labels of a Kustomization of the input complete."""
     roots: Mapping[str, AbstractSet[str]]
     """File -> the folders that it is built from, of those which no other Kustomization names."""
 
@@ -47,11 +47,19 @@ def read_builds(documents: Iterable[Document]) -> Builds:
     folders = {dirname(doc.tree.source.file): doc for doc in documents if doc.group == GROUP and doc.kind in KINDS}
     named = {path for folder, doc in folders.items() for path in _iter_paths(folder, doc, _BUILT) if path in folders}
     patches = {path for folder, doc in folders.items() for path in _iter_patches(folder, doc)}
+    labelled = {folder for folder, doc in folders.items() if _writes_selectors(doc)}
     roots: dict[str, set[str]] = defaultdict(set)
     for folder in folders.keys() - named:
         for path in _list_files(folders, {folder}):
             roots[path].add(folder)
-    return Builds(frozenset(patches | _list_files(folders, named)), roots)
+    return Builds(frozenset(patches | _list_files(folders, named | labelled)), roots)
+
+
+def _writes_selectors(doc: Document) -> bool:
+    """Return whether a Kustomization writes labels into selectors too, which need not be there before."""
+    return bool(doc.get("commonLabels")) or any(
+        labels.get("includeSelectors") is True for _, labels in enumerate_mappings(doc.get("labels"))
+    )
 
 
 def _list_files(folders: Mapping[str, Document], starts: AbstractSet[str]) -> set[str]:
