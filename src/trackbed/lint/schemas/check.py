@@ -172,6 +172,9 @@ def _to_breaches(tree: Tree, path: Path, error_kind: Any, message: str, schema: 
 
 def _suggest_field(tree: Tree, path: Path, unknown_field: str, schema: Schema) -> str:
     """Return a hint for an unknown field: the level at which it belongs, or a field of a similar name."""
+    known = _get_subschema(schema, path).get("properties", {})
+    if near := [name for name in known if name in (unknown_field[:-1], f"{unknown_field}s", f"{unknown_field}d")]:
+        return f"; did you mean {near[0]!r}?"
     starts = dict.fromkeys((path[:1], path))  # below maps of any keys, the field's own level alone is reached
     places = [
         place
@@ -185,7 +188,6 @@ def _suggest_field(tree: Tree, path: Path, unknown_field: str, schema: Schema) -
             nested, key=lambda place: (not _has_parent(tree, path, place), len(_drop_indices(place)), -len(place))
         )
         return f"; it belongs at {format_path(best)}"
-    known = _get_subschema(schema, path).get("properties", {})
     synonym = _SYNONYMS.get(unknown_field, "")
     return f"; did you mean {synonym!r}?" if synonym in known else suggest_name(unknown_field, known)
 

@@ -1,4 +1,4 @@
-"""Versions that Kubernetes removed: the release is told, and a file for older ones is not refused."""
+"""The shipped schemas: versions that Kubernetes removed, files for older ones, and fields one letter off."""
 
 from __future__ import annotations
 
@@ -94,3 +94,10 @@ def test_an_advice_holds_for_input_of_tests_too() -> None:
     text = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec: {{containers: [{container}]}}\n"
     assert find(text, "testdata/a.yaml") == find(text)
     assert ("warning", "hca-prefix") in [problem[:2] for problem in find(text)]
+
+
+def test_a_field_that_is_one_letter_off_is_told_before_one_of_this_name_elsewhere() -> None:
+    drain = "{driver: {enabled: true, upgradePolicy: {drain: {enabled: true}}}}"
+    text = f"apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {{name: a}}\nspec: {drain}\n"
+    hint = "unknown field spec.driver.upgradePolicy.drain.enabled; did you mean 'enable'?"
+    assert ("error", "unknown-field", hint) in find(text)
