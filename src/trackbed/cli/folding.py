@@ -17,7 +17,7 @@ def fold_line(line: str, width: int, hanging: int) -> str:
     whole, and the terminal continues it on its next line.
     """
     parts = [""]
-    for word in _WORD.findall(line):
+    for word in _WORD.findall(line.rstrip()):
         if parts[-1] and _measure(parts[-1] + word) > width:
             parts.append(" " * hanging + word.lstrip())
         else:

@@ -11,7 +11,7 @@ FIRST_FIT = "2.26.2"
 """The first version of NCCL that skips gaps."""
 
 _NGC = re.compile(r"nvcr\.io/nvidia/(?:pytorch|nemo|jax|tensorflow|tritonserver):(\d\d)\.(\d\d)(?!\d)")
-_PYTORCH = re.compile(r"(?:docker\.io/)?pytorch/pytorch:(\d+)\.(\d+)")
+_PYTORCH = re.compile(r"(?:docker\.io/)?pytorch/pytorch:(\d{1,4})\.(\d{1,4})")
 _FIRST_IMAGES = ((_NGC, (25, 4)), (_PYTORCH, (2, 7)))
 """Pattern of an image's name and version -> the first version with FIRST_FIT or newer (NGC's framework support matrix;
 pytorch/pytorch pull request 149778)."""

@@ -16,6 +16,8 @@ _FALSE = {"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "
 _INT = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|[1-9][0-9_]*|0)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _INFINITY = re.compile(r"([-+]?)\.(?:inf|Inf|INF)")
+_MOST_DIGITS = 100
+"""A longer number is text: no field takes it, and Python neither reads nor prints more than 4,300 digits."""
 _LEADING_ZERO = re.compile(r"([-+]?)0o?([0-7_]+)")
 
 
@@ -71,6 +73,8 @@ def parse_scalar(text: str) -> bool | int | float | str | None:
 
 
 def _parse_number(text: str) -> int | float | str:
+    if len(text) > _MOST_DIGITS:
+        return text
     if _INT.fullmatch(text):
         octal = _LEADING_ZERO.fullmatch(text)
         digits = f"{octal[1]}0o{octal[2].strip('_')}" if octal else text

@@ -31,7 +31,8 @@ class JsonText(NamedTuple):
     """Place of the error."""
 
 
-_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*+"?')
+"""Matches one without an end too, else each of its quotes would begin another."""
 _TRAILING_COMMA = re.compile(r",(?=\s*[\]}])")
 
 

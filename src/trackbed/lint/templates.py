@@ -16,7 +16,7 @@ _VARIABLE = re.compile(r"\$\{[\w.:=/-]+\}|\$\(\w+\)|\$\w+")
 _PLACEHOLDER = re.compile(r"<[^<>]*>|\.{3,}|\u2026")
 _PLACEHOLDER_INSIDE = re.compile(r"<\w+>|\{\d+\.\.\d+\}")
 """Matches a part that is filled in by hand: rail<N>, rail{0..7}."""
-_REFERENCE = re.compile(r"ref\+[a-z0-9]+://\S+|op://\S+|vault:\S+#\S+")
+_REFERENCE = re.compile(r"ref\+[a-z0-9]+://\S+|op://\S+|vault:[^\s#]+#\S+")
 """Matches a secret that a program fetches: vals (as of helmfile), 1Password's op, Bank-Vaults."""
 _CAPITALS = re.compile(r"[A-Z0-9_]+")
 _REMINDERS = frozenset({"PLACEHOLDER", "CHANGEME", "CHANGE", "REPLACE", "TODO", "YOUR"})

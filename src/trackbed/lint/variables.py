@@ -70,42 +70,52 @@ def iter_variables(corpus: Corpus) -> Iterator[EnvironmentVariable]:
             for field in ("command", "args"):
                 for number, text in enumerate_texts(container.get(field)):
                     yield from _iter_text_variables(pod.doc, (*path, field, number), text, pod)
+    users = _index_users(corpus)
     for doc in corpus.select_kinds("ConfigMap"):
-        yield from _iter_config_map_variables(doc, _find_users(corpus, doc))
+        yield from _iter_config_map_variables(doc, *(_find_first(doc, names) for names in users))
 
 
 def _iter_config_map_variables(
-    doc: Document, users: tuple[list[PodTemplate], list[PodTemplate]]
+    doc: Document, taker: PodTemplate | None, mounter: PodTemplate | None
 ) -> Iterator[EnvironmentVariable]:
-    """Yield the variables of a ConfigMap; `users` are the pods that take its keys as variables, and that mount it."""
-    takers, mounters = users
+    """Yield the variables of a ConfigMap; a pod may take its keys as variables, and a pod may mount it."""
     for key, text in doc.get_mapping("data").items():
         path: Path = ("data", key)
         if not isinstance(text, str):
             continue
-        if takers and key.isidentifier() and "\n" not in text.strip():
-            yield EnvironmentVariable(key, text.strip(), doc.tree, path, takers[0], name_path=path)
-        elif mounters or _CONFIGURATION.fullmatch(key):
-            yield from _iter_text_variables(doc, path, text, mounters[0] if mounters else None)
+        if taker and key.isidentifier() and "\n" not in text.strip():
+            yield EnvironmentVariable(key, text.strip(), doc.tree, path, taker, name_path=path)
+        elif mounter or _CONFIGURATION.fullmatch(key):
+            yield from _iter_text_variables(doc, path, text, mounter)
 
 
-def _find_users(corpus: Corpus, doc: Document) -> tuple[list[PodTemplate], list[PodTemplate]]:
-    """Return the pods that take the keys of a ConfigMap as variables, and those that mount it."""
-    takers, mounters = [], []
-    for pod in corpus.pods:
-        if doc.namespace and pod.doc.namespace and doc.namespace != pod.doc.namespace:
-            continue
+_Users = dict[str, dict[str, tuple[int, PodTemplate]]]
+"""Name of a ConfigMap -> namespace, or none -> the first pod that uses it, and its place among the pods."""
+
+
+def _index_users(corpus: Corpus) -> tuple[_Users, _Users]:
+    """Return the first pods that take the keys of ConfigMaps as variables, and those that mount them."""
+    takers: _Users = {}
+    mounters: _Users = {}
+    for number, pod in enumerate(corpus.pods):
         sources = [
             dig(source, "configMapRef", "name")
             for _, container in pod.list_containers(init=True)
             for _, source in enumerate_mappings(container.get("envFrom"))
         ]
         volumes = [dig(volume, "configMap", "name") for _, volume in enumerate_mappings(pod.get("spec", "volumes"))]
-        if doc.name in sources:
-            takers.append(pod)
-        if doc.name in volumes:
-            mounters.append(pod)
+        for users, names in ((takers, sources), (mounters, volumes)):
+            for name in names:
+                if isinstance(name, str):
+                    users.setdefault(name, {}).setdefault(pod.doc.namespace or "", (number, pod))
     return takers, mounters
+
+
+def _find_first(doc: Document, users: _Users) -> PodTemplate | None:
+    """Return the first pod that uses a ConfigMap; objects without a namespace may be of any."""
+    by_namespace = users.get(doc.name, {})
+    chosen = [by_namespace.get(name) for name in ("", doc.namespace)] if doc.namespace else by_namespace.values()
+    return min(filter(None, chosen), key=lambda user: user[0], default=(0, None))[1]
 
 
 def _iter_text_variables(

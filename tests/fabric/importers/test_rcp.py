@@ -153,6 +153,8 @@ def test_ranges_in_ranges_are_bounded() -> None:
     with pytest.raises(SpecError):
         read_hosts(("hosts", b"[host]\n" + b"a" + b"[0:999999]" * 9))
     assert len(read_hosts(("hosts", f"[host]\nn[1:{MAX_HOSTS}]".encode()))) == MAX_HOSTS
+    assert read_hosts(("hosts", b"[host]\nn[000000:999999][000000:999999][1:0]")) == {}
+    assert list(read_hosts(("hosts", b"[host]\na[00:01]b[8:9]c"))) == ["a00b8c", "a00b9c", "a01b8c", "a01b9c"]
 
 
 _VALUES = st.none() | st.integers(-1, 300) | st.text("0ethx:.-é", max_size=6) | st.lists(st.text("et0"), max_size=3)

@@ -153,6 +153,13 @@ def test_the_nic_of_the_default_route_is_for_management(files: dict[str, str]) -
     assert [(item.nic.rdma, item.reason) for item in aside] == [("bnxt_re3", "the default route leads through it")]
 
 
+def test_a_route_whose_flags_are_no_number_is_none() -> None:
+    files = {path: text.replace("MGMT", "eth_bnxt_re3") for path, text in ROUTES["IPv6"].items()}
+    broken = {path: text.replace("00000003", "0.5") for path, text in files.items()}
+    aside = choose_rails(read_inventory(machines.with_files(machines.machine(machines.MI355X), broken))).excluded
+    assert [item for item in aside if item.reason == "the default route leads through it"] == []
+
+
 def test_a_gpu_without_a_nic_beside_it_is_told() -> None:
     text = "\n".join(line for line in machines.MI355X.splitlines() if "bnxt_re3" not in line)
     chosen = choose_rails(read_inventory(machines.machine(text)))

@@ -11,7 +11,7 @@ from trackbed.host.steps.kubelet import CONFIG, FOLDER
 PS_COMMAND = ("ps", "-C", "kubelet", "-o", "args=")
 VERSION_COMMAND = ("kubelet", "--version")
 _FLAGS = "/var/lib/kubelet/kubeadm-flags.env"
-_FLAG = re.compile(r"--([a-z0-9-]+)[= ]([^\s\"']+)")
+_FLAG = re.compile(r"(?<![a-z0-9-])--([a-z0-9][a-z0-9-]*)[= ]([^\s\"']+)")
 
 READS = Wanted(files=(CONFIG, f"{FOLDER}/*.conf", _FLAGS), commands=(PS_COMMAND, VERSION_COMMAND))
 

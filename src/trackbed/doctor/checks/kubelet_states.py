@@ -53,7 +53,8 @@ def check_reserved_cpus(view: NodeView, kubelet: KubeletInfo) -> Finding:
     config = kubelet.config
     reserves = [config.get(key) for key in ("kubeReserved", "systemReserved")]
     shares = [reserve.get("cpu") for reserve in reserves if isinstance(reserve, dict)]
-    by_number = config.get("reservedSystemCPUs") not in {None, ""}  # "0" is a list with the first CPU
+    numbers = config.get("reservedSystemCPUs")
+    by_number = numbers is not None and str(numbers) != ""  # "0" is a list with the first CPU
     is_reserved = by_number or any(share is not None and str(share) not in {"", "0", "0m"} for share in shares)
     ok = config.get("cpuManagerPolicy", "none") != "static" or is_reserved
     evidence = "" if ok else "cpuManagerPolicy is static, and no CPU is reserved"

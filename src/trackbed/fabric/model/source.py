@@ -41,6 +41,7 @@ class YamlDocument:
         self.file = file
         self.node = node
         self.problems: list[Problem] = []
+        self._children: dict[int, dict[str, tuple[yaml.Node, yaml.Node]]] = {}
         _check_size(node, file)
         self.data: Any = self._parse_value(node, ())
 
@@ -51,12 +52,22 @@ class YamlDocument:
         """
         node, mark = self.node, self.node.start_mark
         for depth, part in enumerate(path):
-            child = _find_child(node, part)
+            child = self._find_child(node, part)
             if child is None:
                 break
             name, node = child
             mark = name.start_mark if key and depth == len(path) - 1 else node.start_mark
         return Place(self.file, mark.line + 1, mark.column + 1)
+
+    def _find_child(self, node: yaml.Node, part: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+        if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            return node.value[part], node.value[part]
+        if not isinstance(node, yaml.MappingNode) or not isinstance(part, str):
+            return None
+        if id(node) not in self._children:
+            scalars = ((key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode))
+            self._children[id(node)] = {key.value: (key, value) for key, value in scalars}
+        return self._children[id(node)].get(part)
 
     def to_scalars(self) -> Any:  # noqa: ANN401 - YAML holds anything
         """Return the values with each scalar as Scalar; the first of duplicate keys is used."""
@@ -95,14 +106,6 @@ class YamlDocument:
     def _report(self, code: str, message: str, node: yaml.Node) -> None:
         mark = node.start_mark
         self.problems.append(Problem(code, message, place=Place(self.file, mark.line + 1, mark.column + 1)))
-
-
-def _find_child(node: yaml.Node, part: str | int) -> tuple[yaml.Node, yaml.Node] | None:
-    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-        return node.value[part], node.value[part]
-    if isinstance(node, yaml.MappingNode):
-        return next(((k, v) for k, v in reversed(node.value) if getattr(k, "value", None) == part), None)
-    return None
 
 
 def _check_size(node: yaml.Node, file: str) -> None:

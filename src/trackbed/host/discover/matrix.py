@@ -8,7 +8,7 @@ _DEVICE = re.compile(r"GPU\d+|NIC\d+|mlx\d+_\w+|bnxt_re\w+|rocep\w+|ibp\w+|irdma
 """Column names: newer versions of nvidia-smi number the NICs, older versions print the names of RDMA devices."""
 _LEGEND = re.compile(r"^[ \t]*(NIC\d+):[ \t]*(\S+)[ \t]*$", re.MULTILINE)
 _BUS_ID = re.compile(
-    r"^[ \t]*(\d+)[ \t]*,[ \t]*([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])[ \t]*$", re.MULTILINE
+    r"^[ \t]*(\d{1,6})[ \t]*,[ \t]*([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])[ \t]*$", re.MULTILINE
 )
 
 
@@ -21,7 +21,7 @@ def parse_matrix(text: str) -> dict[int, dict[str, str]]:
     for words in (line.split() for line in plain.splitlines()):
         if not columns:
             columns = list(_iter_device_names(words)) if words[:1] == ["GPU0"] else []
-        elif words and re.fullmatch(r"GPU\d+", words[0]):
+        elif words and re.fullmatch(r"GPU\d{1,6}", words[0]):
             cells = zip(columns, words[1:], strict=False)
             rows[int(words[0][3:])] = {
                 names.get(column, column): cell for column, cell in cells if not column.startswith("GPU")

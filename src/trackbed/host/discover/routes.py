@@ -1,11 +1,13 @@
 """The physical interfaces of a host's default routes."""
 
+import re
 from collections.abc import Iterator
 
 from trackbed.host.discover.wanted import NETDEVS
 from trackbed.host.snapshot.snapshot import Snapshot
 
 _MASK, _DESTINATION6, _FLAGS6, _NAME6 = 7, 0, 8, 9
+_HEX = re.compile(r"[0-9a-f]{1,8}")
 _ROUTE_UP, _REJECT = 0x1, 0x200
 
 
@@ -33,7 +35,7 @@ def _iter_ipv6_default_interfaces(snapshot: Snapshot) -> Iterator[str]:
     for words in _read_rows(snapshot, "/proc/net/ipv6_route"):
         if len(words) <= _NAME6 or words[1] != "00" or set(words[_DESTINATION6]) != {"0"}:
             continue
-        flags = int(words[_FLAGS6], 16)
+        flags = int(words[_FLAGS6], 16) if _HEX.fullmatch(words[_FLAGS6]) else _REJECT
         if flags & _ROUTE_UP and not flags & _REJECT and words[_NAME6] != "lo":
             yield words[_NAME6]
 

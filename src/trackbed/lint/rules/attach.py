@@ -16,6 +16,7 @@ _INTERFACE_BYTES = 15
 _RESERVED = {"lo", "eth0"}
 _DEFAULT_NETWORK = "v1.multus-cni.io/default-network"
 """Annotation of Multus for a network in place of the cluster's own; it may take a device too."""
+_MOST_DIGITS = 20
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -85,7 +86,8 @@ def check_network_order(corpus: Corpus) -> Iterator[Breach]:
 
 
 def _build_natural_sort_key(name: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in _DIGITS.split(name)]
+    parts = _DIGITS.split(name)
+    return [(int(part), "") if part.isdecimal() and len(part) < _MOST_DIGITS else (-1, part) for part in parts]
 
 
 def check_shared_pools(corpus: Corpus) -> Iterator[Breach]:

@@ -114,13 +114,14 @@ def check_shared_memory(corpus: Corpus) -> Iterator[Breach]:
             for _, volume in enumerate_mappings(pod.get("spec", "volumes"))
             if dig(volume, "emptyDir", "medium") == "Memory" or dig(volume, "hostPath", "path") == _SHM
         }
+        with_nics = {request.container for request in pod.list_nic_requests()}
         for path, container in pod.list_containers():
             mounts = {
                 str(mount.get("name"))
                 for _, mount in enumerate_mappings(container.get("volumeMounts"))
                 if mount.get("mountPath") == _SHM
             }
-            if any(request.container == path for request in pod.list_nic_requests()) and not mounts & in_memory:
+            if path in with_nics and not mounts & in_memory:
                 message = f"{_SHM} is the runtime's 64 MiB: no memory-backed volume is mounted there"
                 yield Breach("shm-missing", pod.doc.tree, path, message)
 
@@ -244,11 +245,11 @@ def check_claims(corpus: Corpus) -> Iterator[Breach]:
     Where they name none, the driver may serve the whole pod, as DRANET does by NRI.
     """
     for pod in corpus.pods:
-        uses = [
-            claim.get("name")
+        uses = {
+            str(claim.get("name"))
             for _, container in pod.list_containers(init=True)
             for _, claim in enumerate_mappings(dig(container, "resources", "claims"))
-        ]
+        }
         for number, claim in enumerate_mappings(pod.get("spec", "resourceClaims")):
             name = claim.get("name")
             if isinstance(name, str) and uses and name not in uses:

@@ -11,8 +11,10 @@ from trackbed.lint.document import Document
 from trackbed.lint.finding import Breach
 from trackbed.lint.tree import dig, enumerate_texts
 
-_PF = re.compile(r"(?P<name>[^#\s]+)(?:#(?P<first>\d+)-(?P<last>\d+))?")
+_PF = re.compile(r"(?P<name>[^#\s]+)(?:#(?P<first>\d{1,9})-(?P<last>\d{1,9}))?")
 _SELECTORS = ("vendor", "deviceID", "rootDevices", "pfNames", "netFilter")
+_SECTIONS = ("ofedDriver", "rdmaSharedDevicePlugin", "sriovDevicePlugin")
+"""Sections of NicClusterPolicy that NicNodePolicy has too."""
 _IDS = ("vendor", "deviceID")
 """Selectors of which a port has one value."""
 _HABIT = 3
@@ -95,6 +97,7 @@ def check_shared_ports(corpus: Corpus) -> Iterator[Breach]:
                 port
                 for port in islice(ports, number)
                 if port.doc is not later.doc
+                and _may_conflict(port, later)
                 and not _are_copies(port, later)
                 and not _are_apart(corpus, choices, port.doc, later.doc)
             )
@@ -146,10 +149,19 @@ def _are_copies(port: _PortSelection, other: _PortSelection) -> bool:
     return port.doc.identity is not None and port.doc.identity == other.doc.identity
 
 
+def _may_conflict(port: _PortSelection, other: _PortSelection) -> bool:
+    """Return whether two selections of a port share VFs or may differ in their number; this costs next to nothing."""
+    return not _are_disjoint(port, other) or port.doc.get("spec", "numVfs") != other.doc.get("spec", "numVfs")
+
+
+def _are_disjoint(port: _PortSelection, other: _PortSelection) -> bool:
+    whole = port.last is None or other.last is None
+    return not whole and ((port.last or 0) < (other.first or 0) or (other.last or 0) < (port.first or 0))
+
+
 def _check_port_conflicts(earlier: _PortSelection, later: _PortSelection) -> Iterator[Breach]:
     path = ("spec", "nicSelector", "pfNames", later.number)
-    whole = earlier.last is None or later.last is None
-    disjoint = not whole and ((earlier.last or 0) < (later.first or 0) or (later.last or 0) < (earlier.first or 0))
+    disjoint = _are_disjoint(earlier, later)
     if not disjoint:
         message = f"the VFs of {later.name} overlap those that {earlier.doc.title} selects"
         yield Breach("vf-ranges-overlap", later.doc.tree, path, message)
@@ -175,27 +187,36 @@ def check_operator_objects(corpus: Corpus) -> Iterator[Breach]:
         if doc.name != "default":
             message = f"the operator reads only the SriovOperatorConfig 'default', not {doc.name!r}"
             yield Breach("operator-config-name", doc.tree, ("metadata", "name"), message)
-        yield from _check_dra(corpus, doc)
+    yield from _check_dra(corpus)
+    owners = {
+        section: cluster
+        for cluster in reversed(list(corpus.select_kinds("NicClusterPolicy")))
+        for section in _SECTIONS
+        if cluster.get("spec", section) is not None
+    }
     for doc in corpus.select_kinds("NicNodePolicy"):
         if len(doc.name) > _NAME_LIMIT:
             message = f"the name is {len(doc.name)} characters long; the limit is {_NAME_LIMIT}"
             yield Breach("node-policy-name", doc.tree, ("metadata", "name"), message)
-        for cluster in corpus.select_kinds("NicClusterPolicy"):
-            for section in ("ofedDriver", "rdmaSharedDevicePlugin", "sriovDevicePlugin"):
-                if doc.get("spec", section) is not None and cluster.get("spec", section) is not None:
-                    message = f"{section} is in {cluster.title} too"
-                    yield Breach("section-in-both-policies", doc.tree, ("spec", section), message, key=True)
+        for section, cluster in owners.items():
+            if doc.get("spec", section) is not None:
+                message = f"{section} is in {cluster.title} too"
+                yield Breach("section-in-both-policies", doc.tree, ("spec", section), message, key=True)
 
 
-def _check_dra(corpus: Corpus, operator_config: Document) -> Iterator[Breach]:
-    if operator_config.get("spec", "featureGates", "dynamicResourceAllocation") is not True:
-        return
-    if operator_config.get("spec", "enableInjector") is not False:
-        message = "with dynamicResourceAllocation the injector must be off (enableInjector: false)"
-        is_set = operator_config.get("spec", "enableInjector") is not None
-        path = ("spec", "enableInjector") if is_set else ("spec", "featureGates", "dynamicResourceAllocation")
-        yield Breach("injector-with-dra", operator_config.tree, path, message)
-    for policy in corpus.select_kinds("NicClusterPolicy", "NicNodePolicy"):
+def _check_dra(corpus: Corpus) -> Iterator[Breach]:
+    configs = [
+        doc
+        for doc in corpus.select_kinds("SriovOperatorConfig")
+        if doc.get("spec", "featureGates", "dynamicResourceAllocation") is True
+    ]
+    for doc in configs:
+        if doc.get("spec", "enableInjector") is not False:
+            message = "with dynamicResourceAllocation the injector must be off (enableInjector: false)"
+            is_set = doc.get("spec", "enableInjector") is not None
+            path = ("spec", "enableInjector") if is_set else ("spec", "featureGates", "dynamicResourceAllocation")
+            yield Breach("injector-with-dra", doc.tree, path, message)
+    for policy in corpus.select_kinds("NicClusterPolicy", "NicNodePolicy") if configs else ():
         if policy.get("spec", "sriovDevicePlugin") is not None:
             message = "the SR-IOV device plugin and dynamic resource allocation assign the same VFs"
             yield Breach("device-plugin-with-dra", policy.tree, ("spec", "sriovDevicePlugin"), message, key=True)

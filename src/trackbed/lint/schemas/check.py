@@ -70,7 +70,7 @@ def check_schema(doc: Document, schemas: Schemas, defined: KindNames = frozenset
     versions = schemas.find_versions(doc.group, doc.kind)
     version = doc.api_version.rpartition("/")[2]
     if version in versions:
-        yield from _iter_schema_breaches(doc, versions[version])
+        yield from islice(_iter_schema_breaches(doc, versions[version]), _MAX_BREACHES)
     elif (doc.group, doc.kind, version) in defined:
         message = f"a CRD of the input defines {doc.kind} of {doc.api_version}; its fields were not checked"
         yield Breach("no-schema", doc.tree, ("kind",), message)

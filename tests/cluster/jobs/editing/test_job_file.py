@@ -309,3 +309,9 @@ def test_a_file_that_cannot_be_edited_is_refused_with_its_place(raw: bytes, code
         JobFile(raw, "x.yaml")
     assert {problem.code for problem in caught.value.problems} == {code}
     assert all(problem.place and problem.place.file == "x.yaml" for problem in caught.value.problems)
+
+
+def test_a_text_of_empty_lines_costs_a_time_that_grows_as_it_does() -> None:
+    script = "\n" * 50_000
+    text = POD.replace('    command: [sh, -c, "a: b"]\n', f"    args:\n    - |\n      a\n{script}      b\n{script}")
+    assert [line for line in _patched(text).splitlines() if line == "      b"] == ["      b"]

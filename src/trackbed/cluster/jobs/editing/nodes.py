@@ -124,7 +124,8 @@ class _Parser:
         block = self._text[start : event.end_mark.index]
         if "+" in block.partition("\n")[0]:
             return start + len(re.sub(r"\r?\n *\Z", "", block))
-        return start + len(re.sub(r"(?:\r?\n *)+\Z", "", block))
+        end = block.find("\n", len(block.rstrip(" \r\n")))
+        return start + (len(block) if end < 0 else end - (block[end - 1] == "\r"))
 
     def _parse_collection(self, event: Any, start: int) -> Node:  # noqa: ANN401 - as above
         is_mapping = isinstance(event, yaml.MappingStartEvent)

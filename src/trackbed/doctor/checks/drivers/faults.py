@@ -24,7 +24,7 @@ READS = Wanted(files=(f"{DEVICES}/{{pci}}/sriov_numvfs",))
 
 _ANY_BLOCKED = r"(?:DMAR: \[|AMD-Vi: Event logged)"
 _BLOCKED = (
-    r"(?:DMAR: \[[^\]]* NO_PASID\] Request device \[{address}\]|"
+    r"(?:DMAR: \[[^\]\n]{{0,200}} NO_PASID\] Request device \[{address}\]|"
     r"AMD-Vi: Event logged \[IO_PAGE_FAULT .*device=\S*{address})"
 )
 """Messages of drivers/iommu/intel/dmar.c and amd/iommu.c; the first has no PCI domain in its address."""

@@ -30,7 +30,7 @@ _CREATES_VFS = re.compile(
 """Settings that create VFs: the sysfs file in scripts and udev rules, and keys of netplan(5) and systemd.link(5)."""
 _OPERATOR = "/etc/sriov-operator"
 """Folder of the SR-IOV operator's daemon on a host; the daemon creates VFs at boot."""
-_NO_BUS = r"{pci}: can't enable \d+ VFs \(bus [0-9a-f]+ out of range of [^)]*\)"
+_NO_BUS = r"{pci}: can't enable \d+ VFs \(bus [0-9a-f]+ out of range of [^)\n]{{0,200}}\)"
 """Message of sriov_enable in drivers/pci/iov.c."""
 
 READS = Wanted(files=_CREATORS, folders=(_OPERATOR,), commands=(_LOG,))
