@@ -270,3 +270,28 @@ def test_a_culprit_says_where_it_is_how_much_is_missing_and_what_to_do() -> None
     assert describe(culprit, build(32, 8, 2)).startswith(
         "the uplink of leaf leaf-u1-r0 to a spine that was not traced is low by 15%: "
     )
+
+
+def vary(seed: int, loss: Callable[[random.Random], float], noise: float, bad: int) -> Rate:
+    """Return rates with noise, of which those of one port vary."""
+    rng = random.Random(seed)  # noqa: S311 - a simulation
+    return lambda a, b, _: min(rng.gauss(0.97, noise), loss(rng) if bad in {a, b} else 1.0)
+
+
+@pytest.mark.parametrize(("nodes", "unit_nodes", "rails"), [(4, 2, 1), (4, 4, 1), (4, 2, 2), (8, 4, 2)])
+def test_a_port_whose_loss_varies_is_named_in_a_small_fabric(nodes: int, unit_nodes: int, rails: int) -> None:
+    topology = build(nodes, unit_nodes, rails)
+    named = [
+        name_culprits(prove(topology, vary(seed, lambda rng: rng.uniform(0.45, 0.93), 0.03, rails)))
+        for seed in range(100)
+    ]
+    port = name_culprits(prove(topology, slow_ports(rails)))
+    assert [culprits for culprits in named if culprits not in (port, [])] == []
+    assert named.count(port) >= 95
+
+
+@pytest.mark.parametrize(("nodes", "unit_nodes"), [(4, 2), (4, 4)])
+def test_a_slow_port_beside_noise_is_not_its_rail(nodes: int, unit_nodes: int) -> None:
+    topology = build(nodes, unit_nodes, 1)
+    named = [name_culprits(prove(topology, vary(seed, lambda _: 0.6, 0.05, 1))) for seed in range(100)]
+    assert named.count(name_culprits(prove(topology, slow_ports(1)))) >= 95

@@ -6,7 +6,7 @@ A value is the measured rate as a fraction of the lower of both ports' negotiate
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -19,6 +19,8 @@ _MOST_FOR_SPREAD = 4001
 """Values from which the spread is estimated; more give no better estimate."""
 LEAST_SPREAD = 0.01
 """Spread that is never taken to be smaller, whatever few values show."""
+_USUAL_SPREAD, _FEW = 0.03, 30
+"""Spread of sound values that is assumed where fewer values than this tell it."""
 _SIGMA_OF_MAD = 1.4826
 """Standard deviation of a normal distribution, in median absolute deviations."""
 
@@ -88,3 +90,24 @@ def _estimate_spread(
         if center is not None
     ]
     return max(LEAST_SPREAD, median(spreads) if spreads else 0.0)
+
+
+def estimate_sound_spread(
+    results: Iterable[tuple[Round, Values]], samples: Samples, suspects: Collection[int]
+) -> float:
+    """Return the spread of the tests that no suspect is in, at most that of all tests.
+
+    In a fabric of few nodes, a port whose values vary is in so many tests that its own spread would excuse it.
+    """
+    if not suspects:
+        return samples.spread
+    excluded, sound = frozenset(suspects), list[float]()
+    for tests, values in results:
+        for a, b, value in zip(tests.a, tests.b, values, strict=True) if len(sound) < _MOST_FOR_SPREAD else ():
+            if value == value and a not in excluded and b not in excluded:  # noqa: PLR0124 - NaN
+                sound.append(value)
+    center = _compute_median(sound)
+    spread = _USUAL_SPREAD
+    if center is not None and len(sound) >= _FEW:
+        spread = _SIGMA_OF_MAD * median(abs(value - center) for value in sound)
+    return min(samples.spread, max(LEAST_SPREAD, spread))

@@ -32,6 +32,9 @@ _LEAST_OF_OWN, _TIMES_OWN = 5, 2.0
 """So many values, and so many of their standard deviations, are needed for a spread of their own."""
 
 
+Verdict = Literal["sound", "slow"]
+
+
 class PortEvidence(NamedTuple):
     """Values and low values of each port that no wider culprit explains."""
 
@@ -46,6 +49,25 @@ class PortEvidence(NamedTuple):
         """Return whether a port has values, none of them low."""
         return self.counts[port] > 0 and not self.lows[port]
 
+    def decide(self, port: int, values: Sequence[float], spreads: Spreads) -> Verdict | None:
+        """Return what the values of a suspect's repeats say; one value does not clear a port that was always low.
+
+        A sound port has values as other sound ports have; that of a bad one may vary more.
+        """
+        if decide(values, spreads.sound) == "slow":
+            return "slow"
+        was_always_low = self.counts[port] >= _LEAST_TRIES and self.lows[port] == self.counts[port]
+        if was_always_low and len(values) < _LEAST_TRIES:
+            return None
+        return "sound" if decide(values, spreads.all_tests) == "sound" else None
+
+
+class Spreads(NamedTuple):
+    """Standard deviations of values: of all tests, and of the tests of ports that are sound, which is no larger."""
+
+    all_tests: float
+    sound: float
+
 
 class Repeats(NamedTuple):
     """Outcome of repeats: the loss of each slow port, and the ports that stayed undecided."""
@@ -55,7 +77,7 @@ class Repeats(NamedTuple):
 
 
 def repeat_suspects(
-    topology: FabricTopology, evidence: PortEvidence, suspects: Sequence[int], spread: float
+    topology: FabricTopology, evidence: PortEvidence, suspects: Sequence[int], spreads: Spreads
 ) -> Generator[Round, Values, Repeats]:
     """Ask for rounds of suspects with good partners until each is decided, or its tries are spent."""
     partners = _Partners(topology, evidence, suspects)
@@ -70,14 +92,14 @@ def repeat_suspects(
         for (port, _), value in zip(pairs, values, strict=True):
             if not math.isnan(value):
                 values_of[port].append(value)
-        verdicts = {port: decide(values_of[port], spread) for port, _ in pairs}
+        verdicts = {port: evidence.decide(port, values_of[port], spreads) for port, _ in pairs}
         losses |= {port: 1 - median(values_of[port]) for port, verdict in verdicts.items() if verdict == "slow"}
         active = [port for port in active if not verdicts.get(port) and len(values_of[port]) < MOST_TRIES]
-    decided = {port for port, values in values_of.items() if decide(values, spread)}
+    decided = {port for port, values in values_of.items() if evidence.decide(port, values, spreads)}
     return Repeats(losses, tuple(port for port in suspects if port not in decided))
 
 
-def decide(values: Sequence[float], spread: float) -> Literal["sound", "slow"] | None:
+def decide(values: Sequence[float], spread: float) -> Verdict | None:
     """Return what the values of repeats say of a port; None while they are too few or too close to the limit."""
     if not values:
         return None
