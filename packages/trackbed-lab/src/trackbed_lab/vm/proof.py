@@ -162,9 +162,12 @@ def _run_script(run: VmRun, place: FaultPlace, script: str) -> None:
 
 
 def _explain(report: ProofReport) -> str:
-    """Return what shows the first culprit, or why the first test of no culprit is bad; empty if all is sound."""
-    reasons = [*(culprit.evidence for culprit in report.culprits), *(test.reason for test in report.unexplained)]
-    return f" ({reasons[0]})" if reasons else ""
+    """Return what shows the first culprit, or why tests of no culprit are bad; empty if all is sound."""
+    reasons = [culprit.evidence for culprit in report.culprits][:1] or [
+        *(f"suspect and not decided: {port}" for port in report.undecided),
+        *(f"{test.rung} {test.where}: {test.reason}" for test in report.unexplained),
+    ]
+    return f" ({'; '.join(reasons)})" if reasons else ""
 
 
 def _summarize(report: ProofReport) -> str:
