@@ -41,6 +41,8 @@ def find(text: str, file: str = "a.yaml") -> list[tuple[str, str, str]]:
             "Ingress",
             "extensions has no kind 'Ingress' any more: Kubernetes 1.22 removed it",
         ),
+        ("extensions/v1beta1", "Ingres", "extensions has no kind 'Ingres' any more"),
+        ("apps/v1beta2", "Deploymint", "apps has no kind 'Deploymint'; did you mean 'Deployment'?"),
         (
             "scheduling.k8s.io/v1alpha1",
             "PriorityClass",

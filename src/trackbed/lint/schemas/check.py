@@ -37,6 +37,8 @@ _CORE_VERSION = "v1"
 """The only version of the core group: a file of another one, such as OpenShift's AgentConfig, is for a program."""
 _SYNONYMS = {"to": "dst", "destination": "dst", "via": "gw", "gateway": "gw", "nextHop": "gw"}
 """Fields by their names in other formats (netplan, NetworkManager), which are too different for a suggestion."""
+_GONE_GROUP = "extensions"
+"""The group of Kubernetes of which no release serves a kind any more; its kinds moved to other groups."""
 _MAX_CANDIDATES = 300
 """Maximum number of names that are compared for a suggestion; each comparison takes some 20 microseconds."""
 _MAX_VALUE_CHARACTERS = 60
@@ -79,7 +81,7 @@ def check_schema(doc: Document, schemas: Schemas, defined: KindNames = frozenset
     elif is_built_in(doc.group) and not _is_of_another_program(doc):
         hint = suggest_name(doc.kind, schemas.list_kinds(doc.group))
         yield _refuse_kind(doc, f"{doc.group or 'v1'} has no kind {doc.kind!r}", hint)
-    elif find_removal(doc.api_version, doc.kind):
+    elif doc.group == _GONE_GROUP:
         yield _refuse_kind(doc, f"{doc.group} has no kind {doc.kind!r} any more", "")
     else:
         hint = suggest_name(doc.kind, schemas.list_kinds(doc.group)) if doc.group else ""

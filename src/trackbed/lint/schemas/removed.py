@@ -6,43 +6,40 @@ A file may say by its path for which release it is, as `multus-daemonset-pre-1.1
 import re
 from pathlib import PurePath
 
-_ANY = ""
-"""Stands for all kinds of a version."""
 _REMOVED = {
-    ("apps/v1beta1", _ANY): 16,
-    ("apps/v1beta2", _ANY): 16,
-    ("extensions/v1beta1", _ANY): 16,
-    ("extensions/v1beta1", "Ingress"): 22,
-    ("admissionregistration.k8s.io/v1beta1", "MutatingWebhookConfiguration"): 22,
-    ("admissionregistration.k8s.io/v1beta1", "ValidatingWebhookConfiguration"): 22,
-    ("apiextensions.k8s.io/v1beta1", "CustomResourceDefinition"): 22,
-    ("apiregistration.k8s.io/v1beta1", "APIService"): 22,
-    ("certificates.k8s.io/v1beta1", "CertificateSigningRequest"): 22,
-    ("coordination.k8s.io/v1beta1", "Lease"): 22,
-    ("networking.k8s.io/v1beta1", "Ingress"): 22,
-    ("networking.k8s.io/v1beta1", "IngressClass"): 22,
-    ("rbac.authorization.k8s.io/v1beta1", _ANY): 22,
-    ("scheduling.k8s.io/v1beta1", "PriorityClass"): 22,
-    ("storage.k8s.io/v1beta1", _ANY): 22,
-    ("storage.k8s.io/v1beta1", "CSIStorageCapacity"): 27,
-    ("autoscaling/v2beta1", _ANY): 25,
-    ("batch/v1beta1", "CronJob"): 25,
-    ("discovery.k8s.io/v1beta1", "EndpointSlice"): 25,
-    ("events.k8s.io/v1beta1", "Event"): 25,
-    ("node.k8s.io/v1beta1", "RuntimeClass"): 25,
-    ("policy/v1beta1", _ANY): 25,
-    ("autoscaling/v2beta2", _ANY): 26,
-    ("flowcontrol.apiserver.k8s.io/v1beta1", _ANY): 26,
-    ("flowcontrol.apiserver.k8s.io/v1beta2", _ANY): 29,
-    ("flowcontrol.apiserver.k8s.io/v1beta3", _ANY): 32,
+    ("apps/v1beta1", 16): "ControllerRevision Deployment StatefulSet",
+    ("apps/v1beta2", 16): "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
+    ("extensions/v1beta1", 16): "DaemonSet Deployment NetworkPolicy PodSecurityPolicy ReplicaSet",
+    ("extensions/v1beta1", 22): "Ingress",
+    ("admissionregistration.k8s.io/v1beta1", 22): "MutatingWebhookConfiguration ValidatingWebhookConfiguration",
+    ("apiextensions.k8s.io/v1beta1", 22): "CustomResourceDefinition",
+    ("apiregistration.k8s.io/v1beta1", 22): "APIService",
+    ("certificates.k8s.io/v1beta1", 22): "CertificateSigningRequest",
+    ("coordination.k8s.io/v1beta1", 22): "Lease",
+    ("networking.k8s.io/v1beta1", 22): "Ingress IngressClass",
+    ("rbac.authorization.k8s.io/v1beta1", 22): "ClusterRole ClusterRoleBinding Role RoleBinding",
+    ("scheduling.k8s.io/v1beta1", 22): "PriorityClass",
+    ("storage.k8s.io/v1beta1", 22): "CSIDriver CSINode StorageClass VolumeAttachment",
+    ("storage.k8s.io/v1beta1", 27): "CSIStorageCapacity",
+    ("autoscaling/v2beta1", 25): "HorizontalPodAutoscaler",
+    ("batch/v1beta1", 25): "CronJob",
+    ("discovery.k8s.io/v1beta1", 25): "EndpointSlice",
+    ("events.k8s.io/v1beta1", 25): "Event",
+    ("node.k8s.io/v1beta1", 25): "RuntimeClass",
+    ("policy/v1beta1", 25): "PodDisruptionBudget PodSecurityPolicy",
+    ("autoscaling/v2beta2", 26): "HorizontalPodAutoscaler",
+    ("flowcontrol.apiserver.k8s.io/v1beta1", 26): "FlowSchema PriorityLevelConfiguration",
+    ("flowcontrol.apiserver.k8s.io/v1beta2", 29): "FlowSchema PriorityLevelConfiguration",
+    ("flowcontrol.apiserver.k8s.io/v1beta3", 32): "FlowSchema PriorityLevelConfiguration",
 }
-"""API version and kind -> the minor number of the release from which on no API server has them."""
+"""API version, and the minor number of the release from which on no API server has these kinds of it."""
+_REMOVALS = {(version, kind): minor for (version, minor), kinds in _REMOVED.items() for kind in kinds.split()}
 _RELEASE = re.compile(r"(?:pre|before|until|k8s|kube|kubernetes)[-_.]?v?1\.(\d{1,2})(?![\d.]*\d)", re.IGNORECASE)
 
 
 def find_removal(api_version: str, kind: str) -> int | None:
     """Return the minor number of the release that removed a version of a kind; None if it is not known."""
-    return _REMOVED.get((api_version, kind)) or _REMOVED.get((api_version, _ANY))
+    return _REMOVALS.get((api_version, kind))
 
 
 def is_for_older_release(file: str, removal: int) -> bool:
