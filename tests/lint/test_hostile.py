@@ -16,6 +16,16 @@ POLICY = (
     "spec: {{resourceName: r{0}, nicSelector: {{pfNames: ['eth0#{1}-{1}']}}, nodeSelector: {{a: b}}, numVfs: {2}}}\n"
 )
 NIC_POLICY = "apiVersion: mellanox.com/v1alpha1\nkind: KIND\nmetadata: {{name: n{}}}\nspec: {{ofedDriver: {{}}}}\n"
+POOL = (
+    "apiVersion: spiderpool.spidernet.io/v2beta1\nkind: SpiderIPPool\nmetadata: {{name: p{0}}}\n"
+    "spec: {{subnet: 10.1.0.0/16"
+)
+NODE_BLOCKS = "apiVersion: nv-ipam.nvidia.com/v1alpha1\nkind: IPPool\nmetadata: {name: a}\nspec:\n"
+USER = (
+    "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {{name: n{0}}}\nspec:\n"
+    '  config: \'{{"cniVersion": "1.0.0", "name": "a", "type": "macvlan", "master": "e",\n'
+    '    "ipam": {{"type": "spiderpool", "default_ipv4_ippool": ["p{0}*"]}}}}\'\n'
+)
 LONG = "f" * 5000
 NINES = "9" * 5000
 
@@ -71,6 +81,32 @@ def repeat(number: int, *texts: str) -> str:
             1500,
             id="policies of nodes and clusters",
         ),
+        pytest.param(
+            NODE_BLOCKS
+            + "  subnet: 10.0.0.0/8\n  perNodeBlockSize: 1000000\n  perNodeExclusions:\n"
+            + "".join(f"  - {{startIndex: {2 * index}, endIndex: {2 * index + 1}}}\n" for index in range(20_000)),
+            "exclusions-overlap",
+            0,
+            id="exclusions by index",
+        ),
+        pytest.param(
+            POOL.format(0)
+            + ", gateway: 10.1.0.1, ips: [10.1.0.2-10.1.255.254], excludeIPs: ["
+            + ", ".join(f"10.1.{number // 128}.{number % 128 * 2}" for number in range(8000))
+            + "]}\n",
+            "gateway-handed-out",
+            0,
+            id="excluded addresses",
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+            + "# trackbed: ignore text-expected a reason\n" * 20_000
+            + "data: {a: 1}\n",
+            "ignore-unused",
+            20_000,
+            id="comments",
+        ),
+        pytest.param(repeat(1000, POOL + "}}\n", USER), "pool-not-used", 0, id="wildcards"),
     ],
 )
 def test_many_objects_cost_a_time_that_grows_as_they_do(text: str, rule: str, count: int) -> None:

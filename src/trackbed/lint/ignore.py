@@ -5,11 +5,14 @@ begins. Before the first line of content it holds for the whole file.
 """
 
 import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from trackbed.lint.catalogue import load_rules
 from trackbed.lint.finding import LintProblem
+from trackbed.lint.intervals import merge_intervals
 
 _COMMENT = re.compile(r"(?:^|\s)#\s*trackbed:\s*ignore\b\s*(?P<rules>[\w-]+(?:\s*,\s*[\w-]+)*)?[\s:-]*(?P<reason>.*)$")
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(?:#.*)?$")
@@ -32,6 +35,7 @@ def read_ignores(lines: Sequence[str]) -> list[Ignore]:
     if not any("trackbed:" in line for line in lines):
         return []
     head = _count_head_lines(lines)
+    targets = _find_targets(lines)
     ignores = []
     for number, line in enumerate(lines):
         match = _COMMENT.search(line)
@@ -39,7 +43,7 @@ def read_ignores(lines: Sequence[str]) -> list[Ignore]:
             continue
         rules = tuple(re.split(r"\s*,\s*", match["rules"])) if match["rules"] else ()
         column = line.index("#", match.start()) + 1
-        first, last = _find_range(lines, number, head)
+        first, last = (1, len(lines)) if number < head else targets[number]
         ignores.append(Ignore(rules, match["reason"].strip(), number + 1, column, first, last))
     return ignores
 
@@ -53,41 +57,54 @@ def _count_head_lines(lines: Sequence[str]) -> int:
     return next((n for n, line in enumerate(lines) if not _is_comment(line) and line.strip() != "---"), len(lines))
 
 
-def _find_range(lines: Sequence[str], number: int, head: int) -> tuple[int, int]:
-    """Return the first and last line for which the comment on line `number`, counted from 0, holds."""
-    if number < head:
-        return 1, len(lines)
-    target = number
-    while target < len(lines) - 1 and _is_comment(lines[target]):
-        target += 1
-    last = target
-    if _BLOCK.search(lines[target]):
-        indentation = len(lines[target]) - len(lines[target].lstrip())
-        while last + 1 < len(lines) and (
-            not lines[last + 1].strip() or len(lines[last + 1]) - len(lines[last + 1].lstrip()) > indentation
-        ):
-            last += 1
-    return target + 1, last + 1
+def _find_targets(lines: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the first and last line, counted from 1, for which a comment on each line would hold."""
+    target = (len(lines), len(lines))
+    targets = [target] * len(lines)
+    outer: list[tuple[int, int]] = []
+    """Indentation and index of the lines below, each less indented than those above it."""
+    for number in reversed(range(len(lines))):
+        line = lines[number]
+        if line.strip():
+            indentation = len(line) - len(line.lstrip())
+            while outer and outer[-1][0] > indentation:
+                outer.pop()
+            end = outer[-1][1] if outer else len(lines)
+            outer.append((indentation, number))
+            if not _is_comment(line):
+                target = number + 1, end if _BLOCK.search(line) else number + 1
+        targets[number] = target
+    return targets
 
 
 def apply_ignores(problems: Iterable[LintProblem], files: Mapping[str, Sequence[str]]) -> tuple[LintProblem, ...]:
     """Return the problems that no comment accepts, and those of the comments themselves; `files` holds the lines."""
-    ignores = {file: read_ignores(lines) for file, lines in files.items()}
+    groups: dict[tuple[str, str], list[LintProblem]] = defaultdict(list)
+    for problem in sorted(problems, key=_get_line):
+        groups[problem.file, problem.rule].append(problem)
+    accepted: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     remaining: list[LintProblem] = []
-    used: set[tuple[str, int]] = set()
-    for problem in problems:
-        matching = [ignore for ignore in ignores.get(problem.file, ()) if _accepts(ignore, problem)]
-        used.update((problem.file, ignore.line) for ignore in matching)
-        if not matching:
-            remaining.append(problem)
-    for file, comments in ignores.items():
-        for ignore in comments:
-            remaining += _check_comment(file, ignore, is_used=(file, ignore.line) in used)
+    for file, lines in files.items():
+        for ignore in read_ignores(lines):
+            spans = {rule: _find_accepted(ignore, groups[file, rule]) for rule in ignore.rules}
+            for rule, span in spans.items():
+                accepted[file, rule] += span
+            remaining += _check_comment(file, ignore, is_used=any(spans.values()))
+    for key, group in groups.items():
+        indexes = {index for first, last in merge_intervals(accepted[key]) for index in range(first, last + 1)}
+        remaining += [problem for index, problem in enumerate(group) if index not in indexes]
     return tuple(sorted(remaining, key=lambda problem: problem.order))
 
 
-def _accepts(ignore: Ignore, problem: LintProblem) -> bool:
-    return bool(ignore.reason) and problem.rule in ignore.rules and ignore.first <= problem.line <= ignore.last
+def _get_line(problem: LintProblem) -> int:
+    return problem.line
+
+
+def _find_accepted(ignore: Ignore, group: Sequence[LintProblem]) -> list[tuple[int, int]]:
+    """Return the first and last index of the problems, in the order of lines, that a comment accepts; empty if none."""
+    start = bisect_left(group, ignore.first, key=_get_line)
+    stop = bisect_right(group, ignore.last, key=_get_line)
+    return [(start, stop - 1)] if ignore.reason and start < stop else []
 
 
 def _check_comment(file: str, ignore: Ignore, *, is_used: bool) -> Iterator[LintProblem]:

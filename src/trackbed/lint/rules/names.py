@@ -3,7 +3,8 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
+from fnmatch import filter as match_names
+from fnmatch import translate
 
 from trackbed.lint.corpus import Corpus, choose_nearest
 from trackbed.lint.document import Document
@@ -58,15 +59,19 @@ def check_pool_names(corpus: Corpus) -> Iterator[Breach]:
 def _matches_any(pattern: str, names: Iterable[str]) -> bool:
     if pattern in names:
         return True
-    return any(char in pattern for char in "*?[") and any(fnmatchcase(name, pattern) for name in names)
+    return _is_wildcard(pattern) and bool(match_names(names, pattern))
+
+
+def _is_wildcard(pattern: str) -> bool:
+    return any(char in pattern for char in "*?[")
 
 
 def _report_unused_pools(pools_by_family: dict[str, dict[str, Document]], uses: list[PoolUse]) -> Iterator[Breach]:
     for family, docs in pools_by_family.items():
         patterns = {use.name for use in uses if use.family == family}
-        wildcards = [pattern for pattern in patterns if any(char in pattern for char in "*?[")]
+        wildcards = re.compile("|".join(map(translate, filter(_is_wildcard, patterns))) or r"(?!)")
         for name, doc in docs.items() if patterns else ():
-            used = name in patterns or any(fnmatchcase(name, pattern) for pattern in wildcards)
+            used = name in patterns or wildcards.match(name)
             if doc.get("spec", "default") is not True and not used:
                 message = f"no network of the input takes addresses from {doc.title}"
                 yield Breach("pool-not-used", doc.tree, ("metadata", "name"), message)

@@ -19,13 +19,14 @@ from trackbed.lint.addresses import (
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.document import Document
 from trackbed.lint.finding import Breach
+from trackbed.lint.intervals import find_overlaps, merge_intervals
 from trackbed.lint.rules.ranges import Pool, find_pools
 from trackbed.lint.tree import enumerate_mappings
 
 _FEW_ADDRESSES_BITS = 2
 """Host bits of a block in which each address but one or two is a pod's."""
-_ExcludedIndexes = list[tuple[int, int, int]]
-"""(index of the entry, startIndex, endIndex) for each entry of perNodeExclusions."""
+_ExcludedIndexes = dict[int, tuple[int, int]]
+"""Number of an entry of perNodeExclusions -> its startIndex and endIndex."""
 
 
 def _find_cidr_pools(corpus: Corpus) -> list[tuple[Pool, int]]:
@@ -168,7 +169,7 @@ def check_exclusions(corpus: Corpus) -> Iterator[Breach]:
     for pool in find_pools(corpus):
         if pool.doc.kind not in {"IPPool", "CIDRPool"}:
             continue
-        spans: list[tuple[Span, int]] = []
+        spans: dict[int, Span] = {}
         for number, entry in enumerate_mappings(pool.doc.get("spec", "exclusions")):
             first, last = parse_ip_address(entry.get("startIP")), parse_ip_address(entry.get("endIP"))
             if not first or not last:
@@ -179,18 +180,10 @@ def check_exclusions(corpus: Corpus) -> Iterator[Breach]:
                 message = f"{entry['startIP']} to {entry['endIP']} is not a range inside {pool.range.range}"
                 yield Breach("exclusion-outside", pool.doc.tree, path, message)
             else:
-                spans.append((span, number))
-        yield from _iter_exclusion_overlaps(pool.doc, sorted(spans))
-
-
-def _iter_exclusion_overlaps(doc: Document, spans: list[tuple[Span, int]]) -> Iterator[Breach]:
-    """Yield exclusions that overlap; `spans` are sorted, each with the index of its entry."""
-    furthest = spans[0] if spans else None
-    for span, number in spans[1:]:
-        if furthest and span.overlaps(furthest[0]):
-            message = f"{span} overlaps entry {furthest[1]}, {furthest[0]}"
-            yield Breach("exclusions-overlap", doc.tree, ("spec", "exclusions", number), message)
-        furthest = max(furthest or (span, number), (span, number), key=lambda entry: entry[0].last)
+                spans[number] = span
+        for number, other in find_overlaps({number: (span.first, span.last) for number, span in spans.items()}):
+            message = f"{spans[number]} overlaps entry {other}, {spans[other]}"
+            yield Breach("exclusions-overlap", pool.doc.tree, ("spec", "exclusions", number), message)
 
 
 def check_node_exclusions(corpus: Corpus) -> Iterator[Breach]:
@@ -201,16 +194,16 @@ def check_node_exclusions(corpus: Corpus) -> Iterator[Breach]:
         if count is None:
             continue
         indexes = _read_indexes(doc)
-        for number, first, last in indexes:
+        for number, (first, last) in indexes.items():
             if not first <= last < count:
                 message = (
                     f"indexes {first} to {last} must lie between 0 and {count - 1}, the addresses of a node's block"
                 )
                 yield Breach("node-exclusion-outside", doc.tree, ("spec", "perNodeExclusions", number), message)
-        for position, (number, first, last) in enumerate(indexes):
-            if any(first <= stop and start <= last for _, start, stop in indexes[:position]):
-                message = f"indexes {first} to {last} overlap an earlier entry"
-                yield Breach("exclusions-overlap", doc.tree, ("spec", "perNodeExclusions", number), message)
+        for number, other in find_overlaps(indexes):
+            first, last = indexes[number]
+            message = f"indexes {first} to {last} overlap entry {other}"
+            yield Breach("exclusions-overlap", doc.tree, ("spec", "perNodeExclusions", number), message)
         if indexes and _excludes_all_addresses(pool, count, indexes):
             message = "the gateway and these exclusions leave no address for a pod"
             yield Breach("no-usable-address", doc.tree, ("spec", "perNodeExclusions"), message, key=True)
@@ -219,7 +212,7 @@ def check_node_exclusions(corpus: Corpus) -> Iterator[Breach]:
 def _read_indexes(doc: Document) -> _ExcludedIndexes:
     entries = enumerate_mappings(doc.get("spec", "perNodeExclusions"))
     pairs = [(number, entry.get("startIndex"), entry.get("endIndex")) for number, entry in entries]
-    return [(n, first, last) for n, first, last in pairs if type(first) is int and type(last) is int]
+    return {n: (first, last) for n, first, last in pairs if type(first) is int and type(last) is int}
 
 
 def _count_node_addresses(pool: Pool) -> int | None:
@@ -234,7 +227,11 @@ def _count_node_addresses(pool: Pool) -> int | None:
 def _excludes_all_addresses(pool: Pool, address_count: int, indexes: _ExcludedIndexes) -> bool:
     if address_count > 1 << 16:
         return False
-    excluded = {index for _, first, last in indexes for index in range(first, min(last, address_count - 1) + 1)}
+    excluded = {
+        index
+        for first, last in merge_intervals(indexes.values())
+        for index in range(max(first, 0), min(last, address_count - 1) + 1)
+    }
     gateway = _get_whole_number(pool.doc, "spec", "gatewayIndex") if pool.doc.kind == "CIDRPool" else None
     ends = {0, address_count - 1} if pool.doc.kind == "CIDRPool" and address_count > 2 else set()  # noqa: PLR2004 - /31 has no broadcast
     return len(excluded | ends | ({gateway} if gateway is not None else set())) >= address_count

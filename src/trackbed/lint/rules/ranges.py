@@ -19,6 +19,7 @@ from trackbed.lint.addresses import (
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.document import Document
 from trackbed.lint.finding import Breach, Edit
+from trackbed.lint.intervals import subtract_intervals
 from trackbed.lint.tree import enumerate_mappings, enumerate_texts
 
 SPIDER = ("SpiderIPPool", "SpiderSubnet")
@@ -143,22 +144,16 @@ def _list_assignable_spans(doc: Document) -> list[Span]:
     if doc.kind not in SPIDER:
         return []
     spans, exclusions = (
-        [parse_span(text) for _, text in enumerate_texts(doc.get("spec", field))] for field in ("ips", "excludeIPs")
+        [span for _, text in enumerate_texts(doc.get("spec", field)) if (span := parse_span(text))]
+        for field in ("ips", "excludeIPs")
     )
-    assignable = [addresses for addresses in spans if addresses]
-    for exclusion in filter(None, exclusions):
-        assignable = [part for addresses in assignable for part in _subtract_span(addresses, exclusion)]
+    assignable = []
+    for version in BITS:
+        ranges, excluded = (
+            [(span.first, span.last) for span in group if span.version == version] for group in (spans, exclusions)
+        )
+        assignable += [Span(version, first, last) for first, last in subtract_intervals(ranges, excluded)]
     return assignable
-
-
-def _subtract_span(addresses: Span, exclusion: Span) -> list[Span]:
-    if not addresses.overlaps(exclusion):
-        return [addresses]
-    parts = [
-        Span(addresses.version, addresses.first, exclusion.first - 1),
-        Span(addresses.version, exclusion.last + 1, addresses.last),
-    ]
-    return [part for part in parts if part.first <= part.last]
 
 
 def check_overlaps(corpus: Corpus) -> Iterator[Breach]:
