@@ -10,6 +10,7 @@ from trackbed.doctor.catalogue import load_catalogue, load_unchecked_faults
 from trackbed.lint.catalogue import load_rules
 
 _OF_PLAN = {
+    "job-more-gpus-than-nodes",
     *("mpi-variable-not-exported", "nccl-fewer-devices", "nccl-variable", "nccl-variable-unwanted", "pod-annotation"),
     *("pod-claim-missing", "pod-claim-of-other-template", "pod-fewer-rails-than-planned", "pod-gpu-of-other-vendor"),
     *("pod-host-network", "pod-more-gpus-than-a-node"),

@@ -12,6 +12,8 @@ from click.testing import CliRunner, Result
 
 from trackbed.cli.main import cli
 from trackbed.cluster.jobs.inject import inject_rails
+from trackbed.cluster.jobs.jobs import compare_jobs
+from trackbed.cluster.jobs.kinds import KINDS, build_job, build_job_parameters
 from trackbed.cluster.jobs.requirements import build_requirements
 from trackbed.cluster.stacks import load_stack
 from trackbed.cluster.stacks.comparison import compare_stack
@@ -78,6 +80,33 @@ def test_a_pod_for_gpus_that_no_node_has_is_told(
     pod: dict[str, Any] = {"spec": {"containers": [container]}}
     notes = [note for note in inject_rails(copy.deepcopy(pod), requirements) if "gpu" in note.code]
     assert [note.code for note in notes] == codes
+
+
+_UNCOUNTED = {"pod", "daemonset", "trainjob", "trainingruntime", "clustertrainingruntime"}
+COUNTED = sorted(KINDS.keys() - _UNCOUNTED)
+"""Kinds whose manifest says how many pods there are; a TrainJob's template is another object's."""
+
+
+@pytest.mark.parametrize("nodes", [4, 5])
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_job_with_more_gpus_than_all_nodes_have_is_told(name: str, nodes: int) -> None:
+    plan = plan_of("amd")
+    requirements = build_requirements(load_stack("native"), plan)
+    params = build_job_parameters(plan, requirements, "a", "image", nodes)
+    notes = [str(note) for note in build_job(KINDS[name], requirements, params).notes if "gpus" in note.code]
+    message = (
+        "different: all pods together ask for 40 amd.com/gpu, the nodes have 32; some pods stay pending, and a job"
+    )
+    assert [note.partition(" that starts")[0] for note in notes] == ([message] if nodes > 4 else [])
+
+
+@pytest.mark.parametrize("replicas", ["4", "$(NODES)", None])
+def test_a_number_of_pods_that_is_no_number_counts_for_none(replicas: object) -> None:
+    requirements = build_requirements(load_stack("native"), plan_of("amd"))
+    container = {"name": "a", "image": "a", "resources": {"limits": {"amd.com/gpu": 8}}}
+    spec = {"replicas": replicas, "template": {"spec": {"containers": [container]}}}
+    job = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "a"}, "spec": spec}
+    assert [note.code for job in compare_jobs([job], requirements) for note in job.notes if "gpus" in note.code] == []
 
 
 def run(folder: Path, groups: str, *arguments: str) -> Result:

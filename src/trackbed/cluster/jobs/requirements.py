@@ -1,6 +1,6 @@
 """Requirements of pods that use rails, computed from a stack and a plan."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
@@ -27,6 +27,8 @@ class PodRequirements(msgspec.Struct, frozen=True):
     """Extended resource by which the pods ask for GPUs."""
     known_gpus: tuple[tuple[str, int], ...] = ()
     """Resources of all nodes' GPUs, each with the most that a node has; empty unless they are known of every node."""
+    all_gpus: tuple[tuple[str, int], ...] = ()
+    """The same resources, each with the number that all nodes have together."""
 
     @property
     def has_rails(self) -> bool:
@@ -56,19 +58,19 @@ def build_requirements(stack: Stack, plan: Plan, rail_numbers: Collection[int] |
         shares_ports=shares_ports and not access.host_network,
         excluded_resources=excluded,
         gpu_resource=plan.kubernetes.gpu_resource,
-        known_gpus=tuple(_count_known_gpus(plan).items()),
+        known_gpus=tuple(_count_known_gpus(plan, max).items()),
+        all_gpus=tuple(_count_known_gpus(plan, sum).items()),
     )
 
 
-def _count_known_gpus(plan: Plan) -> dict[str, int]:
-    """Return the most GPUs of a node by resource, where the Fabric or the catalogue says them of every node."""
-    most: dict[str, int] = {}
+def _count_known_gpus(plan: Plan, count: Callable[[Iterable[int]], int]) -> dict[str, int]:
+    """Return `count` of the nodes' GPUs by resource, where the Fabric or the catalogue says them of every node."""
+    counts: dict[str, list[int]] = {}
     for node in plan.nodes:
         if node.name not in plan.gpu_resources:
             return {}
-        name = plan.gpu_resources[node.name]
-        most[name] = max(node.count_gpus(), most.get(name, 0))
-    return most
+        counts.setdefault(plan.gpu_resources[node.name], []).append(node.count_gpus())
+    return {name: count(numbers) for name, numbers in counts.items()}
 
 
 def merge_variables(fabric_variables: dict[str, str], access: Access) -> dict[str, str]:

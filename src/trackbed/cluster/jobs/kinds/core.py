@@ -64,7 +64,13 @@ def _refuse_queue(_: Mapping, __: str) -> None:
 
 KINDS = (
     JobKind("pod", "Pod", ("v1",), _iter_templates, _build_pods),
-    JobKind("deployment", "Deployment", ("apps/v1",), make_template_reader("spec", "template"), _build_deployment),
+    JobKind(
+        "deployment",
+        "Deployment",
+        ("apps/v1",),
+        make_template_reader("spec", "template", count="replicas"),
+        _build_deployment,
+    ),
     JobKind(
         "daemonset",
         "DaemonSet",

@@ -56,12 +56,12 @@ def _set_template_queue(job: Mapping, queue: str) -> None:
 
 
 KINDS = (
-    JobKind("job", "Job", ("batch/v1",), make_template_reader("spec", "template"), _build_job),
+    JobKind("job", "Job", ("batch/v1",), make_template_reader("spec", "template", count="parallelism"), _build_job),
     JobKind(
         "cronjob",
         "CronJob",
         ("batch/v1",),
-        make_template_reader("spec", "jobTemplate", "spec", "template"),
+        make_template_reader("spec", "jobTemplate", "spec", "template", count="parallelism"),
         _build_cron_job,
         set_queue=_set_template_queue,
     ),

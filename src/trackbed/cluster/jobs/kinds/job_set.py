@@ -1,6 +1,6 @@
 """JobSet (jobset.x-k8s.io/v1alpha2): named groups of Jobs. A group gets rails if it uses GPUs, or if no group does."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from trackbed.cluster.jobs.kinds.kind import (
@@ -10,6 +10,7 @@ from trackbed.cluster.jobs.kinds.kind import (
     build_container,
     build_pod_spec,
     build_ranked_command,
+    read_count,
     uses_gpus,
 )
 from trackbed.cluster.jobs.template import Mapping, ensure_mapping, read_mapping, read_mappings
@@ -19,13 +20,29 @@ from trackbed.cluster.stacks.objects import Manifest, build_manifest
 def iter_replicated_templates(job_set_spec: Mapping, path: str) -> Iterator[Template]:
     """Yield the pod templates in `replicatedJobs` of a JobSet's spec; `path` is that of the spec in its document."""
     groups = read_mappings(job_set_spec, "replicatedJobs")
-    return iter_group_templates(groups, f"{path}.replicatedJobs", "template", "spec", "template")
+    return iter_group_templates(
+        groups, f"{path}.replicatedJobs", "template", "spec", "template", count_pods=_count_pods_of_jobs
+    )
 
 
-def iter_group_templates(replica_groups: list[Mapping], path: str, *keys: str) -> Iterator[Template]:
+def _count_pods_of_jobs(group: Mapping) -> int | None:
+    jobs, pods = read_count(group, "replicas"), read_count(read_mapping(group, "template", "spec"), "parallelism")
+    return None if jobs is None or pods is None else jobs * pods
+
+
+def _count_replicas(group: Mapping) -> int | None:
+    return read_count(group, "replicas")
+
+
+def iter_group_templates(
+    replica_groups: list[Mapping],
+    path: str,
+    *keys: str,
+    count_pods: Callable[[Mapping], int | None] = _count_replicas,
+) -> Iterator[Template]:
     """Yield the pod template at `keys` of each group. It gets rails if it uses GPUs, or if no group uses any.
 
-    `path` is the path of the list of groups in the document.
+    `path` is the path of the list of groups in the document. `count_pods` returns the number of pods of a group.
     """
     templates = [
         Template(
@@ -33,6 +50,7 @@ def iter_group_templates(replica_groups: list[Mapping], path: str, *keys: str) -
             ensure_mapping(group, *keys),
             gets_rails=True,
             role=str(group.get("name") or group.get("groupName") or ""),
+            pods=count_pods(group),
         )
         for index, group in enumerate(replica_groups)
         if read_mapping(group, *keys)

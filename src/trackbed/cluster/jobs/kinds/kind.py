@@ -1,6 +1,7 @@
 """A kind of job: where its pod templates are, which templates get rails, and how to build a new job."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -44,6 +45,8 @@ class Template(NamedTuple):
     """Write the template's fields back to the manifest, if they are not part of it."""
     takes_annotations: bool = True
     """Whether the template's annotations have a place in the manifest."""
+    pods: int | None = None
+    """Number of pods that are made of the template; None if the manifest does not say it."""
 
     def locate(self, note: Note) -> Note:
         """Return a note with its path in the manifest, and the role."""
@@ -107,14 +110,24 @@ class JobKind:
     """Whether a pod template without GPUs means pods without GPUs, and not that another object states them."""
 
 
-def make_template_reader(*keys: str) -> Callable[[Mapping], Iterator[Template]]:
-    """Return an `iter_templates` function for kinds with a single pod template, which is at `keys` and gets rails."""
+def make_template_reader(*keys: str, count: str = "") -> Callable[[Mapping], Iterator[Template]]:
+    """Return an `iter_templates` function for kinds with a single pod template, which is at `keys` and gets rails.
+
+    `count` is the field beside the template that says how many pods are made of it.
+    """
 
     def iter_templates(job: Mapping) -> Iterator[Template]:
         if read_mapping(job, *keys):
-            yield Template(".".join(keys), ensure_mapping(job, *keys), gets_rails=True)
+            pods = read_count(read_mapping(job, *keys[:-1]), count) if count else None
+            yield Template(".".join(keys), ensure_mapping(job, *keys), gets_rails=True, pods=pods)
 
     return iter_templates
+
+
+def read_count(parent: Mapping, key: str, default: int | None = 1) -> int | None:
+    """Return the whole number at `key`, `default` if there is none; None if it is something else."""
+    value = parent.get(key, default)
+    return value if type(value) is int else None
 
 
 def patch_job(kind: JobKind, job: Mapping, context: JobContext) -> list[Note]:
@@ -128,6 +141,7 @@ def patch_job(kind: JobKind, job: Mapping, context: JobContext) -> list[Note]:
 def patch_templates(templates: Iterable[Template], job: Mapping, context: JobContext) -> list[Note]:
     """Inject rails into the templates that get them, in place; return notes, also on rails of the other templates."""
     notes: list[Note] = []
+    templates = list(templates)
     for template in templates:
         is_without_gpus = context.has_gpus and not uses_gpus(read_mapping(template.template, "spec"))
         check = inject_rails if template.gets_rails and not is_without_gpus else find_stray_rails
@@ -138,7 +152,22 @@ def patch_templates(templates: Iterable[Template], job: Mapping, context: JobCon
         notes += map(template.locate, check(template.template, context.requirements, read_namespace(job)))
         if template.store:
             template.store()
-    return notes
+    return [*notes, *_check_all_gpus(templates, dict(context.requirements.all_gpus))]
+
+
+def _check_all_gpus(templates: Iterable[Template], known: dict[str, int]) -> Iterator[Note]:
+    """Yield a note where the pods of a job need more GPUs than all nodes have; `known` are these, by resource."""
+    needed = Counter[str]()
+    for template in templates:
+        for container in read_mappings(read_mapping(template.template, "spec"), "containers"):
+            limits = read_mapping(container, "resources", "limits")
+            for name in known:
+                needed[name] += (template.pods or 0) * (read_count(limits, name, 0) or 0)
+    for name, count in needed.items():
+        if count > known[name]:
+            difference = f"all pods together ask for {count} {name}, the nodes have {known[name]}"
+            breaks = "some pods stay pending, and a job that starts with all its pods never starts"
+            yield Note("different", "job-more-gpus-than-nodes", difference, breaks)
 
 
 _NO_ANNOTATIONS = Note(

@@ -10,6 +10,7 @@ from trackbed.cluster.jobs.kinds.kind import (
     build_container,
     build_pod_spec,
     build_ranked_command,
+    read_count,
 )
 from trackbed.cluster.jobs.template import Mapping, ensure_mapping, read_mapping
 from trackbed.cluster.stacks.objects import Manifest, build_manifest
@@ -18,8 +19,16 @@ _PATH = ("spec", "leaderWorkerTemplate")
 
 
 def _iter_templates(job: Mapping) -> Iterator[Template]:
+    groups, size = read_count(read_mapping(job, "spec"), "replicas"), read_count(read_mapping(job, *_PATH), "size")
+    leaders = bool(read_mapping(job, *_PATH, "leaderTemplate"))
     templates = [
-        Template(".".join((*_PATH, key)), ensure_mapping(job, *_PATH, key), gets_rails=True, role=role)
+        Template(
+            ".".join((*_PATH, key)),
+            ensure_mapping(job, *_PATH, key),
+            gets_rails=True,
+            role=role,
+            pods=None if groups is None or size is None else groups * (1 if role == "leader" else size - leaders),
+        )
         for role, key in (("leader", "leaderTemplate"), ("worker", "workerTemplate"))
         if read_mapping(job, *_PATH, key)
     ]

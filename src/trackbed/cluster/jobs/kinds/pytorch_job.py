@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from trackbed.cluster.jobs.kinds.job_set import choose_gpu_users
-from trackbed.cluster.jobs.kinds.kind import JobKind, JobParameters, Template, build_container, build_pod_spec
+from trackbed.cluster.jobs.kinds.kind import (
+    JobKind,
+    JobParameters,
+    Template,
+    build_container,
+    build_pod_spec,
+    read_count,
+)
 from trackbed.cluster.jobs.program import build_torchrun_command
 from trackbed.cluster.jobs.template import Mapping, ensure_mapping, read_mapping
 from trackbed.cluster.stacks.objects import Manifest, build_manifest
@@ -24,7 +31,9 @@ def iter_role_templates(job: Mapping, *keys: str) -> Iterator[Template]:
     for role in read_mapping(job, *keys):
         path = (*keys, role, "template")
         if read_mapping(job, *path):
-            yield Template(".".join(map(str, path)), ensure_mapping(job, *path), gets_rails=True, role=str(role))
+            pods = read_count(read_mapping(job, *path[:-1]), "replicas")
+            field = ".".join(map(str, path))
+            yield Template(field, ensure_mapping(job, *path), gets_rails=True, role=str(role), pods=pods)
 
 
 def _build_job(params: JobParameters) -> list[Manifest]:

@@ -38,4 +38,6 @@ def _build_job(params: JobParameters) -> list[Manifest]:
     ]
 
 
-KINDS = (JobKind("statefulset", "StatefulSet", ("apps/v1",), make_template_reader("spec", "template"), _build_job),)
+_iter_templates = make_template_reader("spec", "template", count="replicas")
+
+KINDS = (JobKind("statefulset", "StatefulSet", ("apps/v1",), _iter_templates, _build_job),)
