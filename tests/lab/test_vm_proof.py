@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from typing import Any
 
 import pytest
 from trackbed_lab.kubernetes.proof import POD_FAULTS
 from trackbed_lab.vm.leaves import LeafSettings, PortSettings, SwitchSettings
 from trackbed_lab.vm.machine import LabShape
-from trackbed_lab.vm.proof import find_lack, is_sound
+from trackbed_lab.vm.proof import find_lack, is_sound, prove_faults
 from trackbed_lab.vm.proof_faults import FAULTS, FaultPlace, ProofFault
-from trackbed_lab.vm.run import derive_shape
+from trackbed_lab.vm.run import VmRun, derive_shape
 
 from tests.prove.hosts import SOUND_GBPS, Hosts, build_plan
 from tests.prove.test_small_fabrics import SlowUplinkHosts
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
+from trackbed.prove.findings import ProofVerdict
 from trackbed.prove.report import ProofReport, build_report
 
 LAB_PLAN: Plan = compute_plan(
@@ -54,18 +56,46 @@ def test_a_fault_is_named_by_the_proof_of_it_and_not_by_those_of_others(
 
 
 @pytest.mark.parametrize(
-    ("rung", "odd", "sound"),
-    [("write_bw", 1, True), ("write_bw", 2, False), ("write_lat", 1, True), ("ping", 1, False)],
+    ("odd", "sound"),
+    [
+        ({"write_bw": {"fail": 1}}, True),
+        ({"write_bw": {"fail": 2}}, False),
+        ({"write_lat": {"fail": 1}}, True),
+        ({"ping": {"fail": 1}}, False),
+        ({"write_bw": {"unknown": 1}, "write_lat": {"not-tested": 1, "unknown": 1}}, True),
+        ({"write_bw": {"unknown": 1}, "write_lat": {"not-tested": 1, "unknown": 2}}, False),
+        ({"write_lat": {"not-tested": 2}}, False),
+    ],
 )
-def test_one_odd_rate_is_a_busy_moment_and_an_odd_ping_is_not(rung: str, odd: int, *, sound: bool) -> None:
+def test_one_odd_rate_is_a_busy_moment_and_an_odd_ping_is_not(
+    odd: dict[str, dict[ProofVerdict, int]], *, sound: bool
+) -> None:
+    assert is_sound(build_odd_report(odd)) is sound
+
+
+def build_odd_report(odd: dict[str, dict[ProofVerdict, int]]) -> ProofReport:
+    """Return the report of sound hosts, of whose tests some have other verdicts, by rung."""
     report = build_report(Hosts(PLAN).prove())
     rungs = tuple(
-        count._replace(verdicts={**count.verdicts, "pass": count.verdicts["pass"] - odd, "fail": odd})
-        if count.rung == rung
-        else count
-        for count in report.rungs
+        rung._replace(verdicts={**rung.verdicts, "pass": rung.verdicts["pass"] - sum(counts.values()), **counts})
+        for rung in report.rungs
+        for counts in [odd.get(rung.rung, {})]
     )
-    assert is_sound(report._replace(rungs=rungs)) is sound
+    return report._replace(rungs=rungs)
+
+
+@pytest.mark.parametrize(("odd_proofs", "gbps"), [(0, 3.0), (1, 2.25), (2, 1.6875), (3, None)])
+def test_servers_that_do_not_bear_a_rate_are_proved_sound_at_a_lower_one(
+    odd_proofs: int, gbps: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rate is found by one rung, at 4 Gb/s, and the next lower one is proved by the ladder."""
+    monkeypatch.setattr("trackbed_lab.vm.proof._set_leaves", lambda *_: None)
+    sound = build_odd_report({})
+    reports = iter([sound, *[build_odd_report({"write_bw": {"fail": 2}})] * odd_proofs, sound])
+    lab: Any = None
+    run = VmRun(lab, PLAN._replace(rate_gbps=4.0), lambda _: None)
+    assert prove_faults(run, (), lambda *_: next(reports)) is (gbps is not None)
+    assert gbps in {None, run.plan.rate_gbps}
 
 
 def test_the_labs_servers_are_as_its_fabric_says() -> None:
