@@ -100,13 +100,27 @@ def test_a_job_with_more_gpus_than_all_nodes_have_is_told(name: str, nodes: int)
     assert [note.partition(" that starts")[0] for note in notes] == ([message] if nodes > 4 else [])
 
 
-@pytest.mark.parametrize("replicas", ["4", "$(NODES)", None])
-def test_a_number_of_pods_that_is_no_number_counts_for_none(replicas: object) -> None:
+@pytest.mark.parametrize(
+    ("replicas", "gpus", "total"),
+    [
+        (5, 8, "40"),
+        (5, "8", "40"),
+        (4, "8", None),
+        ("5", 8, None),
+        ("$(NODES)", 8, None),
+        (None, 8, None),
+        (-5, 8, None),
+        pytest.param(10**4000, "1e30", f"1.{'0' * 27}E+4030", id="more than any number"),
+    ],
+)
+def test_pods_and_gpus_are_counted_as_the_api_reads_them(replicas: object, gpus: object, total: str | None) -> None:
     requirements = build_requirements(load_stack("native"), plan_of("amd"))
-    container = {"name": "a", "image": "a", "resources": {"limits": {"amd.com/gpu": 8}}}
+    container = {"name": "a", "image": "a", "resources": {"limits": {"amd.com/gpu": gpus}}}
     spec = {"replicas": replicas, "template": {"spec": {"containers": [container]}}}
     job = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "a"}, "spec": spec}
-    assert [note.code for job in compare_jobs([job], requirements) for note in job.notes if "gpus" in note.code] == []
+    notes = [note for job in compare_jobs([job], requirements) for note in job.notes if "gpus-than-nodes" in note.code]
+    expected = [] if total is None else [f"all pods together ask for {total} amd.com/gpu, the nodes have 32"]
+    assert [note.difference for note in notes] == expected
 
 
 def run(folder: Path, groups: str, *arguments: str) -> Result:

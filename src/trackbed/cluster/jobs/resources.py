@@ -98,7 +98,7 @@ def _check_gpus(container: Mapping, known: dict[str, int], path: str) -> Iterato
     domains = {name.partition("/")[0] for name in known}
     limits = read_mapping(container, "resources", "limits")
     for name in dict.fromkeys(filter(is_gpu_resource, iter_resource_names(container))):
-        count = _parse_quantity(str(limits.get(name)))
+        count = parse_quantity(str(limits.get(name)))
         if known and name.partition("/")[0] not in domains:
             yield Note(
                 "different",
@@ -217,11 +217,12 @@ def is_same_quantity(first: object, second: object) -> bool:
     """Return whether two Kubernetes quantities are equal, as the API server may rewrite 5120Mi as 5Gi."""
     if str(first) == str(second):
         return True
-    left, right = _parse_quantity(str(first)), _parse_quantity(str(second))
+    left, right = parse_quantity(str(first)), parse_quantity(str(second))
     return left is not None and left == right
 
 
-def _parse_quantity(text: str) -> Decimal | None:
+def parse_quantity(text: str) -> Decimal | None:
+    """Return the value of a Kubernetes quantity, such as 8, 500m or 64Gi; None for any other text."""
     match = _QUANTITY.fullmatch(text)
     if match is None or (match[3] and match[3] not in _SUFFIXES):
         return None

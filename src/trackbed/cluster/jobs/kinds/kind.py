@@ -1,9 +1,9 @@
 """A kind of job: where its pod templates are, which templates get rails, and how to build a new job."""
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import msgspec
@@ -12,6 +12,7 @@ from trackbed.cluster.jobs.inject import find_stray_rails, inject_rails
 from trackbed.cluster.jobs.note import Note
 from trackbed.cluster.jobs.program import build_torchrun_command
 from trackbed.cluster.jobs.requirements import PodRequirements
+from trackbed.cluster.jobs.resources import parse_quantity
 from trackbed.cluster.jobs.template import (
     Mapping,
     NotAJobError,
@@ -157,12 +158,12 @@ def patch_templates(templates: Iterable[Template], job: Mapping, context: JobCon
 
 def _check_all_gpus(templates: Iterable[Template], known: dict[str, int]) -> Iterator[Note]:
     """Yield a note where the pods of a job need more GPUs than all nodes have; `known` are these, by resource."""
-    needed = Counter[str]()
+    needed = dict.fromkeys(known, Decimal(0))
     for template in templates:
         for container in read_mappings(read_mapping(template.template, "spec"), "containers"):
             limits = read_mapping(container, "resources", "limits")
             for name in known:
-                needed[name] += (template.pods or 0) * (read_count(limits, name, 0) or 0)
+                needed[name] += (template.pods or 0) * (parse_quantity(str(limits.get(name, 0))) or 0)
     for name, count in needed.items():
         if count > known[name]:
             difference = f"all pods together ask for {count} {name}, the nodes have {known[name]}"
