@@ -121,16 +121,16 @@ def _prove_sound(run: VmRun, prove: Prove) -> PhaseOutcome:
 
     The rate that was sound is put into the run's plan.
     """
-    texts: list[str] = []
+    gbps, tried = run.plan.rate_gbps or 0.0, list[str]()
     for _ in range(_SOUND_TRIES):
+        run.plan = run.plan._replace(rate_gbps=gbps)
         _set_leaves(run, _build_sound(run.plan))
         report = prove(run.plan, LADDER)
         if is_sound(report):
-            return "; ".join([*texts, _summarize(report)]), True
-        gbps = (run.plan.rate_gbps or 0.0) * _LESS
-        texts.append(f"{_summarize(report)}{_explain(report)}; then at {gbps:.2g} Gb/s")
-        run.plan = run.plan._replace(rate_gbps=gbps)
-    return "; ".join(texts), False
+            return "; then ".join([*tried, f"{gbps:.2g} Gb/s: {_summarize(report)}"]), True
+        tried.append(f"{gbps:.2g} Gb/s: {_summarize(report)}{_explain(report)}")
+        gbps *= _LESS
+    return "; then ".join(tried), False
 
 
 def is_sound(report: ProofReport) -> bool:
