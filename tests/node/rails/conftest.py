@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.namespaces import fresh_netns
 from tests.node.rails.node import Agent, Node, made
 
 
@@ -15,3 +16,10 @@ def node(tmp_path: Path) -> Iterator[Node]:
 @pytest.fixture
 def agent(node: Node) -> Agent:
     return node.start()
+
+
+@pytest.fixture
+def pod_netns() -> Iterator[int]:
+    """Return the descriptor of an empty namespace, in the role of a pod's."""
+    with fresh_netns() as netns:
+        yield netns

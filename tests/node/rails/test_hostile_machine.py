@@ -43,7 +43,7 @@ from trackbed.node.rails.attacher import Attacher
 from trackbed.node.rails.conflicts import Conflicts
 from trackbed.node.rails.errors import CniError
 from trackbed.node.rails.handlers import Handlers
-from trackbed.node.rails.identity import IdentifiedLink, list_identified_links
+from trackbed.node.rails.identity import IdentifiedLink, choose_from_pod_links
 from trackbed.node.rails.journal import Journal
 from trackbed.node.rails.phases import Phases
 from trackbed.node.rails.store import Store
@@ -119,7 +119,7 @@ class World:
     def list_links(self, path: Path) -> list[IdentifiedLink]:
         """Return the interfaces of a namespace with their identities, without lo."""
         with Socket(netns=self.node.netns) as host, netns_fd(path) as namespace:
-            return [entry for entry in list_identified_links(host, namespace) if entry.link.name != "lo"]
+            return choose_from_pod_links(host, namespace, lambda pair: pair if pair.link.name != "lo" else None)
 
     def read_host(self) -> tuple[object, ...]:
         """Return the links, addresses, routes, rules and RDMA devices of the host."""

@@ -11,7 +11,6 @@ import pytest
 from tests.node.rails.hostile import read_addressing, read_links, run_ip
 from tests.node.rails.node import Agent, Node, inside
 from trackbed.kernel.netlink import links
-from trackbed.kernel.netlink.links import Link
 from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails import recovery
@@ -245,12 +244,14 @@ def test_an_interface_that_is_exchanged_for_a_port_at_the_last_moment_does_not_s
     before, pod = read_links(node.netns), node.pod()
     _plant(pod.path, "evil", INDEX, "veth")
 
-    def find_wrong_link(listing: list[IdentifiedLink], _: PortIdentity) -> Link:
-        return next(link for link, _ in listing if link.name == "evil")
+    rail0 = Device(0, PortIdentity(kind="veth", peer=2, peer_netns=0), "rail0")
 
-    monkeypatch.setattr(recovery, "find_link", find_wrong_link)
+    def list_before_exchange(_: Socket, netns_fd: int, __: object) -> list[IdentifiedLink]:
+        with Socket(netns=netns_fd) as sock:
+            return [IdentifiedLink(links.get_link(sock, "evil"), rail0.identity)]
+
+    monkeypatch.setattr(recovery, "choose_from_pod_links", list_before_exchange)
     with enter_netns(node.netns), Path(OWN_NETNS).open() as host, pod.path.open() as pod_netns:
-        rail0 = Device(0, PortIdentity(kind="veth", peer=2, peer_netns=0), "rail0")
         Recovery(host.fileno(), tuple).return_devices(pod_netns.fileno(), [rail0])
     assert read_links(node.netns) == before
 

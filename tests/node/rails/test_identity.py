@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from tests.doctor.sound import build_link
+from trackbed.kernel.netlink import links
 from trackbed.kernel.netlink.links import Link
+from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails.attachment import HostPort, PodPort
-from trackbed.node.rails.identity import IdentifiedLink, find_link, get_identity, identify, is_vouched, to_vf_identity
+from trackbed.node.rails.identity import (
+    IdentifiedLink,
+    choose_from_pod_links,
+    find_link,
+    get_identity,
+    identify,
+    is_vouched,
+    to_vf_identity,
+)
 
 HOST, POD, FABRIC = 0, 1, 2
 """Ids of network namespaces."""
@@ -67,3 +79,17 @@ def test_a_record_of_an_earlier_version_is_of_hardware_with_its_mac() -> None:
     other = NIC._replace(permanent_mac="b8:ce:f6:00:00:02")
     listing = [IdentifiedLink(link, identify(link, POD)) for link in (CABLE, other, NIC)]
     assert find_link(listing, get_identity(port, port.host)) == NIC
+
+
+@pytest.mark.needs("root")
+def test_the_interfaces_that_a_pod_makes_take_little_memory(pod_netns: int) -> None:
+    with Socket(netns=pod_netns) as sock:
+        sock.send([links.build_create_bridge(f"br{number}") for number in range(1000)])
+        sock.send([links.build_add_altname(2, f"{number:0>120}") for number in range(300)])  # more than 32 KiB
+    with Socket() as host:
+        tracemalloc.start()
+        chosen = choose_from_pod_links(host, pod_netns, lambda pair: pair.link.name if pair.link.index == 2 else None)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert chosen == ["br0"]
+    assert peak < 600_000  # 2.7 MB where all are held

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, TypeVar
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_EXCL, Message
@@ -81,6 +81,7 @@ _OPERSTATES = ("unknown", "notpresent", "down", "lowerlayerdown", "testing", "do
 _INFO = struct.Struct("=BxHiII")
 _STATS = struct.Struct("=4xII")  # struct if_stats_msg: ifindex, filter_mask
 _STATS_LINK_64 = 1
+_Choice = TypeVar("_Choice")
 
 
 class Link(NamedTuple):
@@ -134,10 +135,20 @@ class Link(NamedTuple):
 
 def list_links(sock: Socket, netns_id: int | None = None) -> tuple[Link, ...]:
     """Return the interfaces in the socket's namespace, or in the one that has `netns_id` in the socket's namespace."""
+    return tuple(choose_from_links(sock, lambda link: link, netns_id))
+
+
+def choose_from_links(
+    sock: Socket, choose: Callable[[Link], _Choice | None], netns_id: int | None = None
+) -> list[_Choice]:
+    """Return what `choose` makes of each interface, without None; nothing else of a long listing is held in memory.
+
+    The interfaces are those of `list_links`.
+    """
     body = _INFO.pack(0, 0, 0, 0, 0) + codec.pack_u32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS)
     if netns_id is not None:
         body += codec.pack_u32(IFLA_TARGET_NETNSID, netns_id)
-    return tuple(_parse_link(reply.body) for reply in sock.dump(Message(RTM_GETLINK, 0, body)))
+    return sock.choose_from_dump(Message(RTM_GETLINK, 0, body), lambda reply: choose(_parse_link(reply.body)))
 
 
 def list_indexes(sock: Socket) -> list[int]:
@@ -145,8 +156,8 @@ def list_indexes(sock: Socket) -> list[int]:
 
     Unlike a listing of links, no message grows with what an interface has, so none is left out for its length.
     """
-    replies = sock.dump(Message(RTM_GETSTATS, 0, _STATS.pack(0, _STATS_LINK_64)))
-    return [codec.unpack_header(_STATS, reply.body)[0] for reply in replies]
+    message = Message(RTM_GETSTATS, 0, _STATS.pack(0, _STATS_LINK_64))
+    return sock.choose_from_dump(message, lambda reply: int(codec.unpack_header(_STATS, reply.body)[0]))
 
 
 def get_link_by_index(sock: Socket, index: int, netns_id: int) -> Link:

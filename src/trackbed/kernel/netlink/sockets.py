@@ -24,10 +24,10 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import MalformedError, Message, NetlinkError, ReceivedMessage
@@ -52,6 +52,7 @@ _BUFFER_OPTIONS = (
     (33, socket.SO_RCVBUF),
 )  # SO_SNDBUFFORCE, SO_RCVBUFFORCE: exceed net.core.*mem_max
 _ERRNO = struct.Struct("=i")
+_Choice = TypeVar("_Choice")
 
 
 class ReplyTimeoutError(NetlinkError):
@@ -184,15 +185,24 @@ class Socket:
         return replies[0].body
 
     def dump(self, message: Message) -> list[ReceivedMessage]:
-        """Return all replies to a dump request. The dump is retried a few times if the list changes in the meantime."""
+        """Return all replies to a dump request, as `choose_from_dump` does."""
+        return self.choose_from_dump(message, lambda reply: reply)
+
+    def choose_from_dump(self, message: Message, choose: Callable[[ReceivedMessage], _Choice | None]) -> list[_Choice]:
+        """Return what `choose` makes of each reply to a dump request, without None. Nothing else is held in memory.
+
+        The dump is retried a few times if the list changes in the meantime.
+        """
         for _ in range(_DUMP_TRIES):
-            replies, complete = self._read_dump(self._send_request(message, codec.NLM_F_DUMP))
+            chosen, complete = self._read_dump(self._send_request(message, codec.NLM_F_DUMP), choose)
             if complete:
-                return replies
+                return chosen
         raise OverrunError(f"the list kept changing while it was read, {_DUMP_TRIES} times")
 
-    def _read_dump(self, sequence: int) -> tuple[list[ReceivedMessage], bool]:
-        replies: list[ReceivedMessage] = []
+    def _read_dump(
+        self, sequence: int, choose: Callable[[ReceivedMessage], _Choice | None]
+    ) -> tuple[list[_Choice], bool]:
+        chosen: list[_Choice] = []
         complete = True
         deadline = self._compute_deadline()
         while True:
@@ -205,9 +215,11 @@ class Socket:
                     failure = _parse_failure(reply, 0)
                     if failure:
                         raise RequestError(failure)
-                    return replies, complete
-                replies.append(reply)
-                if self._max_entries is not None and len(replies) > self._max_entries:
+                    return chosen, complete
+                choice = choose(reply)
+                if choice is not None:
+                    chosen.append(choice)
+                if self._max_entries is not None and len(chosen) > self._max_entries:
                     raise OverrunError(f"a listing of more than {self._max_entries} entries")
 
     def _send_request(self, message: Message, flags: int) -> int:

@@ -5,9 +5,9 @@ on a bus (IFLA_PARENT_DEV_NAME) or a permanent MAC (IFLA_PERM_ADDRESS, which reg
 copies from the driver), nor cable it to a network namespace that it cannot enter (IFLA_LINK_NETNSID).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -18,6 +18,8 @@ from trackbed.kernel.netlink.netns_ids import assign_netns_id
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails.attachment import HostPort, PodPort, PortIdentity
 
+_Choice = TypeVar("_Choice")
+
 
 class IdentifiedLink(NamedTuple):
     """An interface with its identity."""
@@ -26,29 +28,32 @@ class IdentifiedLink(NamedTuple):
     identity: PortIdentity
 
 
-def list_identified_links(host: Socket, netns_fd: int) -> list[IdentifiedLink]:
-    """Return the interfaces of the network namespace `netns_fd`; `host` is a socket in the host's namespace.
+def choose_from_pod_links(
+    host: Socket, netns_fd: int, choose: Callable[[IdentifiedLink], _Choice | None]
+) -> list[_Choice]:
+    """Return what `choose` makes of the interfaces of the network namespace `netns_fd`, without None.
+
+    `host` is a socket in the host's namespace. A pod may make as many interfaces as it likes: of those that are not
+    chosen only the index is held in memory.
 
     The kernel ends the listing of another namespace, without an error, at an interface whose message exceeds 32 KiB:
     rtnl_calcit() of net/core/rtnetlink.c computes the length for the socket's namespace. A pod can give an interface
     64 KiB of alternative names, so what is missing is requested alone.
     """
     netns_id = assign_netns_id(host, netns_fd)
-    listing = {link.index: link for link in _list_links(host, netns_id)}
+
+    def choose_with_index(link: Link) -> tuple[int, _Choice | None]:
+        return link.index, choose(IdentifiedLink(link, identify(link, netns_id)))
+
+    choices: list[tuple[int, _Choice | None]] = []
+    with suppress(MalformedError):  # a pod has made an interface whose message is malformed
+        choices = links.choose_from_links(host, choose_with_index, netns_id)
     with Socket(netns=netns_fd) as sock:
-        missing = [index for index in links.list_indexes(sock) if index not in listing]
+        missing = set(links.list_indexes(sock)).difference(index for index, _ in choices)
     for index in missing:
         with suppress(NetlinkError):  # deleted meanwhile, or a malformed one, which no port is
-            listing[index] = links.get_link_by_index(host, index, netns_id)
-    return [IdentifiedLink(link, identify(link, netns_id)) for link in listing.values()]
-
-
-def _list_links(host: Socket, netns_id: int) -> tuple[Link, ...]:
-    """Return the interfaces of a namespace; none if a pod has made one whose message is malformed."""
-    try:
-        return links.list_links(host, netns_id)
-    except MalformedError:
-        return ()
+            choices.append(choose_with_index(links.get_link_by_index(host, index, netns_id)))
+    return [choice for _, choice in choices if choice is not None]
 
 
 def list_host_links(host: Socket, host_netns_fd: int) -> list[IdentifiedLink]:

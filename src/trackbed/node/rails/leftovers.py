@@ -12,6 +12,7 @@ from trackbed.kernel.netlink import links, routes, rules
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails import pod
 from trackbed.node.rails.batch import NetlinkStep, send_steps
+from trackbed.node.rails.deletion import delete_by_index
 from trackbed.node.rails.sandbox import MAX_ENTRIES, Sandbox
 
 _log = logging.getLogger(__name__)
@@ -22,13 +23,14 @@ def remove_macvlans(sandbox: Sandbox) -> bool:
 
     Raises:
         StepsRefusedError: the kernel refused to remove something.
+        NetlinkError: the pod changed its interfaces all the time, or has thousands.
     """
     with Socket(netns=sandbox.fd) as pod_socket:
-        steps = list(_iter_macvlan_deletions(links.list_links(pod_socket)))
-        if steps:
-            send_steps(pod_socket, steps)
-            _log.warning("removed interfaces from a pod that has no record")
-    return bool(steps)
+        indexes = links.choose_from_links(pod_socket, lambda link: link.index if _is_macvlan_of_rails(link) else None)
+        delete_by_index(pod_socket, indexes)
+    if indexes:
+        _log.warning("removed interfaces from a pod that has no record")
+    return bool(indexes)
 
 
 def remove_settings(node: NodePlan, sandbox: Sandbox) -> None:
@@ -42,14 +44,9 @@ def remove_settings(node: NodePlan, sandbox: Sandbox) -> None:
         send_steps(pod_socket, [*_iter_rule_deletions(node, pod_socket), *_iter_route_deletions(node, pod_socket)])
 
 
-def _iter_macvlan_deletions(pod_links: tuple[links.Link, ...]) -> Iterator[NetlinkStep]:
-    """Yield the deletion of each macvlan of an attachment.
-
-    A pod can put any interface into the group; deleting that as a whole fails if one of them cannot be deleted.
-    """
-    for link in pod_links:
-        if link.kind == "macvlan" and pod.is_trackbed_group(link.group):
-            yield NetlinkStep(-1, "delete the pod's interfaces", links.build_delete_link(link.index), errno.ENODEV)
+def _is_macvlan_of_rails(link: links.Link) -> bool:
+    """Return whether an interface is a macvlan of an attachment; a pod can put any interface into the group."""
+    return link.kind == "macvlan" and pod.is_trackbed_group(link.group)
 
 
 def _iter_rule_deletions(node: NodePlan, pod_socket: Socket) -> Iterator[NetlinkStep]:

@@ -17,9 +17,9 @@ from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails import pod
 from trackbed.node.rails.attachment import Attachment, Key, PodPort, Rdma, derive_mac, to_pod_address
 from trackbed.node.rails.batch import NetlinkStep, StepsRefusedError, send_steps
-from trackbed.node.rails.deletion import delete_interfaces
+from trackbed.node.rails.deletion import delete_by_index, delete_interfaces
 from trackbed.node.rails.hostport import read_port_index
-from trackbed.node.rails.identity import list_identified_links
+from trackbed.node.rails.identity import IdentifiedLink, choose_from_pod_links
 from trackbed.node.rails.rdma import find_port_device
 from trackbed.node.rails.sandbox import Sandbox
 from trackbed.node.rails.store import ChosenAddresses
@@ -101,12 +101,13 @@ class Macvlan:
         with Socket() as host, Socket(netns=sandbox.fd) as pod_socket:
             host_id = assign_netns_id(host, self._host_netns_fd)
             ports = {link.index for link in links.list_links(host) if link.name in netdevs}
-            steps = [
-                NetlinkStep(-1, f"delete {link.name}", links.build_delete_link(link.index), errno.ENODEV)
-                for link, identity in list_identified_links(host, sandbox.fd)
-                if link.kind == "macvlan" and identity.peer in ports and identity.peer_netns == host_id
-            ]
-            send_steps(pod_socket, steps)
+
+            def choose_index(pair: IdentifiedLink) -> int | None:
+                link, identity = pair
+                is_on_port = link.kind == "macvlan" and identity.peer in ports and identity.peer_netns == host_id
+                return link.index if is_on_port else None
+
+            delete_by_index(pod_socket, choose_from_pod_links(host, sandbox.fd, choose_index))
 
     def _iter_creation_steps(self, attachment: Attachment, sandbox: Sandbox) -> Iterator[NetlinkStep]:
         group = pod.get_interface_group(attachment)

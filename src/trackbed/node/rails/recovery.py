@@ -24,13 +24,15 @@ from trackbed.kernel.netlink.sockets import BatchError, Socket
 from trackbed.node.rails import hostport
 from trackbed.node.rails.attachment import HostPort, PodPort, PortIdentity
 from trackbed.node.rails.batch import NetlinkStep, StepsRefusedError, send_steps
+from trackbed.node.rails.deletion import delete_by_index
 from trackbed.node.rails.identity import (
     IdentifiedLink,
+    choose_from_pod_links,
     find_link,
     get_identity,
     is_same_device,
+    is_vouched,
     list_host_links,
-    list_identified_links,
 )
 
 _log = logging.getLogger(__name__)
@@ -38,8 +40,6 @@ _log = logging.getLogger(__name__)
 RETURN_SECONDS = 2.0
 """Time for the kernel to return the devices of a namespace that has ended."""
 _POLL_SECONDS = 0.05
-_UPPERS_GROUP: Final = 0x7462_7570
-"""Group of interfaces in a pod that are deleted."""
 _TEMPORARY: Final = "trackbed"
 _TEMPORARY_PATTERN: Final = f"{_TEMPORARY}%d"
 """The kernel replaces %d by the first free number (dev_alloc_name() of net/core/dev.c)."""
@@ -74,11 +74,12 @@ class Recovery:
             StepsRefusedError: a device cannot leave the pod.
         """
         with Socket() as host, Socket(netns=pod_netns_fd) as pod_socket:
-            listing = list_identified_links(host, pod_netns_fd)
-            present = {device: link for device in devices if (link := find_link(listing, device.identity))}
+            listing = _list_devices_and_uppers(host, pod_netns_fd, [device.identity for device in devices])
+            present = {device: link for device in devices if (link := find_link(listing.devices, device.identity))}
             if not present:
                 return []
-            _delete_uppers(pod_socket, [link for link, _ in listing], {link.index for link in present.values()})
+            lent = {link.index for link in present.values()}
+            _delete_uppers(pod_socket, [upper.link for upper in listing.uppers if upper.parent in lent])
             _hide_names(pod_socket, present.values())
             self._move_to_host(pod_socket, present)
             self._remove_impostors(host, devices)
@@ -194,19 +195,49 @@ class Recovery:
             host.send([links.build_delete_altname(link.index, name)])
 
 
-def _delete_uppers(pod_socket: Socket, pod_links: Iterable[Link], indexes: Collection[int]) -> None:
-    """Delete a pod's interfaces on top of its devices, such as VLANs and macvlans.
+class _Upper(NamedTuple):
+    """An interface on top of another: the indexes of both."""
 
-    They would stay in the pod's namespace and use the device after it has left. The parent of a veth is its peer. They
-    are deleted as a group, since each deletion of its own waits 16 ms, and a pod may have made thousands.
+    link: int
+    parent: int
+
+
+class _PodLinks(NamedTuple):
+    """Those interfaces of a pod that are devices of the node or on top of others; a pod may make thousands of these."""
+
+    devices: list[IdentifiedLink]
+    uppers: list[_Upper]
+
+
+def _list_devices_and_uppers(host: Socket, pod_netns_fd: int, identities: Sequence[PortIdentity]) -> _PodLinks:
+    """List a pod's devices, and its interfaces on top of others, such as VLANs and macvlans.
+
+    The parent of a veth is its peer.
     """
-    uppers = [
-        link.index for link in pod_links if link.parent in indexes and link.link_netnsid is None and link.kind != "veth"
-    ]
-    if uppers:
-        groups = [links.build_set_link(index, group=0) for index in indexes]
-        groups += [links.build_set_link(index, group=_UPPERS_GROUP) for index in uppers]
-        _send_regardless(pod_socket, [*groups, links.build_delete_group(_UPPERS_GROUP)])
+
+    def choose(pair: IdentifiedLink) -> IdentifiedLink | _Upper | None:
+        link, identity = pair
+        if (is_vouched(identity) or not link.kind) and _is_any(identity, identities):
+            return pair
+        is_upper = link.parent and link.link_netnsid is None and link.kind != "veth"
+        return _Upper(link.index, link.parent) if is_upper else None
+
+    listing = _PodLinks([], [])
+    choices: list[IdentifiedLink | _Upper] = choose_from_pod_links(host, pod_netns_fd, choose)
+    for choice in choices:
+        if isinstance(choice, _Upper):
+            listing.uppers.append(choice)
+        else:
+            listing.devices.append(choice)
+    return listing
+
+
+def _delete_uppers(pod_socket: Socket, indexes: Sequence[int]) -> None:
+    """Delete interfaces on top of a pod's devices: they would stay there and use the device after it has left."""
+    try:
+        delete_by_index(pod_socket, indexes)
+    except StepsRefusedError as error:
+        _log.info("%s", error)
 
 
 def _hide_names(pod_socket: Socket, pod_links: Collection[Link]) -> None:
