@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.cluster.api.deep import create_deep_object
 from tests.cluster.webhook.live import make_namespace
 from tests.cluster.webhook.test_cluster_watch import SPEC, own, until, while_followed
 from tests.kinds import installed
+from trackbed.cluster.webhook import cluster_watch
 from trackbed.cluster.webhook.cluster_watch import ClusterWatch
 from trackbed.fabric.model.ranges import parse_range
 
@@ -57,6 +59,15 @@ def test_no_address_of_a_node_ends_the_webhook_or_breaks_a_fabric(
         assert parse_range("0.0.0.0/0") not in source.state.ranges.nodes
 
     while_followed(api_server, act)
+
+
+def test_texts_that_a_kubelet_writes_are_not_kept() -> None:
+    tracemalloc.start()
+    for number in range(50):
+        assert cluster_watch._parse_cidr(f"{number}{'x' * 100_000}") is None  # noqa: SLF001 - kept between the states
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert kept < 1_000_000
 
 
 def test_a_node_with_a_false_address_is_counted_and_gets_an_event(hostile: BlockingClient, api_server: Path) -> None:

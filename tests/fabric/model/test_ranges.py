@@ -93,3 +93,9 @@ def test_an_address_is_parsed_like_by_ipaddress(text: str) -> None:
             parse_address(text)
     else:
         assert parse_address(text) == (address.version, int(address))
+
+
+def test_an_address_with_a_long_scope_is_none() -> None:
+    assert parse_address("fe80::1%eth0") == (V6, 0xFE80 << 112 | 1)
+    with pytest.raises(ValueError, match=r"'fe80::1%x+'\.\.\. is too long for an IP address"):
+        parse_address(f"fe80::1%{'x' * 1000}")

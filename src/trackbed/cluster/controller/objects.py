@@ -73,8 +73,14 @@ class _NodeStatus(msgspec.Struct, frozen=True):
     allocatable: dict[str, str] = {}
 
     def __post_init__(self) -> None:
-        extended = tuple((name, count) for name, count in self.allocatable.items() if "/" in name and count != "0")
-        msgspec.structs.force_setattr(self, "allocatable", _intern_resources(extended))
+        extended = {name: count for name, count in self.allocatable.items() if "/" in name and count != "0"}
+        if sum(map(len, (*extended, *extended.values()))) <= _MOST_INTERNED:
+            extended = _intern_resources(tuple(extended.items()))
+        msgspec.structs.force_setattr(self, "allocatable", extended)
+
+
+_MOST_INTERNED = 4096
+"""Characters of a node's resources up to which nodes share them: what any kubelet may write would fill the cache."""
 
 
 @lru_cache(maxsize=1024)

@@ -25,7 +25,7 @@ from trackbed.cluster.webhook.cluster_state import ClusterRanges, ClusterState, 
 from trackbed.cluster.webhook.fabrics import plan_fabric
 from trackbed.cluster.webhook.metrics import MALFORMED_NODES
 from trackbed.fabric.model.problems import SpecError
-from trackbed.fabric.model.ranges import Range, parse_range
+from trackbed.fabric.model.ranges import LONGEST_TEXT, Range, parse_range
 
 SETTLE_SECONDS = 0.2
 """Pause after a change, so that several changes result in one new state."""
@@ -236,7 +236,7 @@ class ClusterWatch:
 
     def _collapse_ranges(self, cidrs: Iterable[str]) -> tuple[Range, ...]:
         """Return the fewest ranges that cover the CIDRs; cached, since nodes change more often than their addresses."""
-        key = frozenset(cidrs)
+        key = frozenset(text for text in cidrs if len(text) <= LONGEST_TEXT)
         if key not in self._ranges:
             if len(self._ranges) >= _CACHED_RANGES:
                 self._ranges.clear()
@@ -275,9 +275,13 @@ def _collapse_cidrs(cidrs: Iterable[str]) -> tuple[Range, ...]:
     return tuple(parse_range(str(network)) for network in (*v4, *v6))
 
 
-@lru_cache(maxsize=1 << 16)
 def _parse_cidr(text: str) -> IPv4Network | IPv6Network | None:
     """Return the network of a CIDR or an address; None if it is neither. The scope of an IPv6 address is dropped."""
+    return _parse_short_cidr(text) if len(text) <= LONGEST_TEXT else None
+
+
+@lru_cache(maxsize=1 << 16)
+def _parse_short_cidr(text: str) -> IPv4Network | IPv6Network | None:
     try:
         return ip_network(text.partition("%")[0], strict=False)
     except ValueError:

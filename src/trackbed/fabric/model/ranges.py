@@ -90,6 +90,11 @@ def _count_zero_groups(groups: list[str], start: int) -> int:
     return end - start
 
 
+LONGEST_TEXT = 80
+"""Characters of the longest text that is parsed as an address or range, since hostile ones would fill the caches.
+
+An IPv6 address with an embedded IPv4 address has 45, with an interface 61, and a prefix length adds 4.
+"""
 _OCTETS = {str(octet): octet for octet in range(256)}
 """Octets by their text. Four look-ups take a fifth of the time of `ipaddress`, and a plan has 200,000 addresses."""
 
@@ -100,6 +105,8 @@ def parse_address(value: str) -> tuple[int, int]:
         first, second, third, fourth = value.split(".")
         address = _OCTETS[first] << 24 | _OCTETS[second] << 16 | _OCTETS[third] << 8 | _OCTETS[fourth]
     except (KeyError, ValueError):
+        if len(value) > LONGEST_TEXT:
+            raise ValueError(f"{value[:LONGEST_TEXT]!r}... is too long for an IP address") from None
         return _parse_with_ipaddress(value)
     return V4, address
 
