@@ -38,6 +38,16 @@ def test_a_pod_that_the_kubelet_does_not_know_is_told(tmp_path: Path, has_get: b
     assert error.value.message == "the kubelet does not say which rails pod default/ghost has: it does not list the pod"
 
 
+def test_pods_with_thousands_of_containers_hide_no_other_from_the_agent(tmp_path: Path) -> None:
+    crowd = {f"trackbed.dev/{number:0>63}": ["x"] for number in range(9000)}
+    granted = {("evil", f"p{number}"): crowd for number in range(8)}
+    with running(
+        Kubelet(tmp_path, {**granted, ("default", "job"): {"trackbed.dev/rail3": ["rail3-0"]}}, has_get=False)
+    ):
+        resources = PodResources(tmp_path / "pod-resources/kubelet.sock")
+        assert resources.read_devices("default", "job") == {3: "rail3-0"}
+
+
 def test_a_kubelet_that_is_not_there_is_told_with_its_socket(tmp_path: Path) -> None:
     with pytest.raises(CniError) as error:
         PodResources(tmp_path / "kubelet.sock").read_devices("default", "job")
@@ -98,11 +108,11 @@ def _build_answer(namespace: str, name: str, device: bytes) -> bytes:
         (b"\x0a\xff\xff\xff\xff\x0f", "a field is longer than its message"),
         (_build_answer("default", "job", b"\xff\xfe"), "field 2 is no UTF-8"),
         (_build_answer("default", "other", b"rail2-0"), "it answers about another pod"),
-        (bytes(5 << 20), "larger than max"),
+        (bytes(17 << 20), "larger than max"),
         (None, "\\[31mno"),
         ("slow", "Deadline Exceeded"),
     ],
-    ids=["cut", "too long", "no UTF-8", "another pod", "5 MiB", "escape sequences", "slow"],
+    ids=["cut", "too long", "no UTF-8", "another pod", "17 MiB", "escape sequences", "slow"],
 )
 def test_a_garbled_oversized_or_slow_answer_is_told_in_a_line_and_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | str | None, reason: str

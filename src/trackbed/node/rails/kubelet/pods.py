@@ -20,6 +20,12 @@ _SERVICE: Final = "/v1.PodResourcesLister/"
 _SECONDS: Final = 5.0
 _RAIL: Final = re.compile(rf"{re.escape(DOMAIN)}/rail(0|[1-9][0-9]{{0,3}})")
 _MAX_REASON: Final = 300
+_LONGEST_LIST: Final = 16 << 20
+"""Bytes of the longest answer; the agent has 200 MiB of memory.
+
+Users decide how many containers their pods have. Eight pods of 9,000 make a List longer than the 4 MiB that gRPC takes
+by default, and no pod of the node would start.
+"""
 _ONE_DEVICE: Final = "all its containers share one interface on a rail: ask for 1, in one container only"
 _GET_UNSUPPORTED: Final = {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN}
 """Returned by a kubelet without Get, or with Get disabled ("PodResources API Get method disabled")."""
@@ -31,7 +37,7 @@ class PodResources:
     def __init__(self, socket: Path) -> None:
         """`socket`: pod-resources/kubelet.sock in the kubelet's folder."""
         self._socket = socket
-        channel = grpc.insecure_channel(f"unix:{socket}")
+        channel = grpc.insecure_channel(f"unix:{socket}", [("grpc.max_receive_message_length", _LONGEST_LIST)])
         self._get: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"{_SERVICE}Get")
         self._list: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"{_SERVICE}List")
 
