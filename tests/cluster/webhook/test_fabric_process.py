@@ -22,7 +22,7 @@ from tests.cluster.webhook.test_server import asked, review
 from tests.cluster.webhook.values import fabric, pod
 from trackbed.cluster.webhook import fabric_process, fabrics
 from trackbed.cluster.webhook.cluster_state import ClusterRanges, ClusterState, Namespace
-from trackbed.cluster.webhook.fabric_process import FabricReviewer, FabricsBusyError
+from trackbed.cluster.webhook.fabric_process import FabricReviewer
 from trackbed.cluster.webhook.review import ReviewError, ReviewRequest, Verdict
 from trackbed.fabric.model.ranges import parse_range
 
@@ -44,7 +44,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
 
 
 def decide(body: dict[str, Any], before: dict[str, Any] | None = None) -> Verdict:
-    return asyncio.run(FabricReviewer().decide(request(body, before), KNOWN))
+    return asyncio.run(FabricReviewer().decide(request(body, before), KNOWN, client=""))
 
 
 @pytest.mark.parametrize(("body", "before"), CASES.values(), ids=CASES)
@@ -59,7 +59,7 @@ def test_what_is_no_fabric_is_refused_as_such() -> None:
     assert decide(document(rails=deep)).refusal == "spec: spec is nested too deeply to be read [too-deep]"
     for body in (b"[]", b'{"metadata": {"name": []}}', b"[" * 5000):
         with pytest.raises(ReviewError, match="the review's object is none"):
-            asyncio.run(FabricReviewer().decide(ReviewRequest("u", object=msgspec.Raw(body)), KNOWN))
+            asyncio.run(FabricReviewer().decide(ReviewRequest("u", object=msgspec.Raw(body)), KNOWN, client=""))
 
 
 LIMITS = {
@@ -94,15 +94,44 @@ def test_the_process_imports_from_wherever_the_webhook_does() -> None:
     assert process.stdout.startswith("spec.rails"), process.stderr
 
 
-def test_more_fabrics_than_may_wait_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fabric_process, "MAX_REVIEWS", 1)
+@pytest.mark.parametrize(
+    ("limit", "clients", "reviewed"),
+    [("MAX_REVIEWS", "abc", "a"), ("MAX_REVIEWS_OF_CLIENT", "aab", "ab")],
+    ids=["of all", "of a client"],
+)
+def test_more_fabrics_than_may_wait_are_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch, limit: str, clients: str, reviewed: str
+) -> None:
+    monkeypatch.setattr(fabric_process, limit, 1)
 
     async def run() -> list[object]:
         reviewer = FabricReviewer()
-        reviews = [reviewer.decide(request(document()), KNOWN) for _ in range(3)]
+        reviews = [reviewer.decide(request(document()), KNOWN, client=client) for client in clients]
         return await asyncio.gather(*reviews, return_exceptions=True)
 
-    assert [type(outcome) for outcome in asyncio.run(run())] == [Verdict, FabricsBusyError, FabricsBusyError]
+    outcomes = dict(zip(reversed(clients), reversed(asyncio.run(run())), strict=True))
+    assert {client: isinstance(outcome, Verdict) for client, outcome in outcomes.items()} == {
+        client: client in reviewed for client in clients
+    }
+
+
+def test_a_client_with_many_fabrics_does_not_keep_out_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    async def decide_in_process(question: bytes) -> Verdict:
+        await asyncio.sleep(0)
+        order.append(msgspec.json.decode(question)["object"]["metadata"]["name"])
+        return Verdict()
+
+    async def run() -> None:
+        reviewer = FabricReviewer()
+        names = [*(("many", f"many{number}") for number in range(4)), ("one", "one")]
+        bodies = [(client, {**document(), "metadata": {"name": name}}) for client, name in names]
+        await asyncio.gather(*(reviewer.decide(request(body), KNOWN, client=client) for client, body in bodies))
+
+    monkeypatch.setattr(fabric_process, "_decide_in_process", decide_in_process)
+    asyncio.run(run())
+    assert order == ["many0", "one", "many1", "many2", "many3"]
 
 
 def test_pods_are_reviewed_while_a_large_fabric_is() -> None:

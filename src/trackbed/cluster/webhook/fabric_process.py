@@ -8,6 +8,7 @@ import asyncio
 import os
 import resource
 import sys
+from collections import Counter, defaultdict
 
 import msgspec
 
@@ -18,8 +19,10 @@ from trackbed.cluster.webhook.review import ReviewError, ReviewRequest, Verdict
 FABRIC_SECONDS = 8.0
 """Time limit of a review; the API server waits for configuration.FABRIC_TIMEOUT_SECONDS."""
 MEMORY_BYTES = 512 << 20
-MAX_REVIEWS = 4
+MAX_REVIEWS = 16
 """Reviews that run or wait; more are refused at once."""
+MAX_REVIEWS_OF_CLIENT = 4
+"""Those of one client."""
 _OUT_OF_MEMORY = 3
 """Exit status of a process that reached its limit of memory."""
 _REMEDY = "cut it into several Fabrics with fewer nodes or rails"
@@ -37,22 +40,31 @@ class _FabricAnswer(msgspec.Struct, frozen=True):
 
 
 class FabricReviewer:
-    """Reviews Fabrics one after the other, each in a process."""
+    """Reviews Fabrics one after the other, each in a process; clients take turns, so that none keeps out the others.
+
+    Without `webhook.clientAuthorities` any pod that reaches the webhook is a client.
+    """
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
-        self._count = 0
+        self._turns_of_clients: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._counts = Counter[str]()
 
-    async def decide(self, request: ReviewRequest, state: ClusterState) -> Verdict:
-        """Return the verdict on a new or changed Fabric. Raises ReviewError, FabricsBusyError."""
-        if self._count >= MAX_REVIEWS:
-            raise FabricsBusyError(f"{MAX_REVIEWS} Fabrics are being reviewed: try again")
-        self._count += 1
+    async def decide(self, request: ReviewRequest, state: ClusterState, *, client: str) -> Verdict:
+        """Return the verdict on a new or changed Fabric; `client` is an IP address.
+
+        Raises ReviewError, FabricsBusyError.
+        """
+        if self._counts[client] >= MAX_REVIEWS_OF_CLIENT or self._counts.total() >= MAX_REVIEWS:
+            raise FabricsBusyError(f"{self._counts.total()} Fabrics are being reviewed: try again")
+        self._counts[client] += 1
         try:
-            async with self._turn:
+            async with self._turns_of_clients[client], self._turn:  # one review of each client waits for the turn
                 return await _decide_in_process(msgspec.json.encode(build_question(request, state)))
         finally:
-            self._count -= 1
+            self._counts[client] -= 1
+            if not self._counts[client]:
+                del self._counts[client], self._turns_of_clients[client]
 
 
 async def _decide_in_process(question: bytes) -> Verdict:

@@ -86,11 +86,13 @@ def build_application(source: StateSource, *, needs_certificate: bool = False) -
         configuration.PODS: partial(_decide_pod, source),
         configuration.PODS_LAST: partial(_decide_pod, source, last=True),
         configuration.NAMESPACES: _make_async(namespaces.decide),
-        configuration.FABRICS: FabricReviewer().decide,
         configuration.RAILNODES: _make_async(fabrics.decide_railnode),
     }
-    for path, decide in reviews.items():
-        handle = partial(_handle_review, source, decide, path)
+    handlers: dict[str, Handler] = {
+        path: partial(_handle_review, source, decide, path) for path, decide in reviews.items()
+    }
+    handlers[configuration.FABRICS] = partial(_handle_fabric_review, source, FabricReviewer())
+    for path, handle in handlers.items():
         app.router.add_post(path, partial(_handle_authenticated, handle) if needs_certificate else handle)
     add_health_routes(app, partial(explain_unready, source))
     return app
@@ -153,6 +155,14 @@ async def _handle_review(source: StateSource, decide: Decide, path: str, http_re
     response, result = await _review_body(source, decide, path, body)
     REVIEWS.labels(path, result).observe(time.perf_counter() - start)
     return response
+
+
+async def _handle_fabric_review(
+    source: StateSource, reviewer: FabricReviewer, http_request: web.Request
+) -> web.Response:
+    """Respond to one AdmissionReview of a Fabric, for which the clients take turns."""
+    decide = partial(reviewer.decide, client=http_request.remote or "")
+    return await _handle_review(source, decide, configuration.FABRICS, http_request)
 
 
 async def _handle_authenticated(handle: Handler, http_request: web.Request) -> web.StreamResponse:
