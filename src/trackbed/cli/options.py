@@ -385,14 +385,14 @@ def expand_names(ranges: str) -> list[str]:
 
 
 def prepare_daemon() -> None:
-    """Prepare a program that runs for months: log to stderr, without a line for each request; return freed memory.
+    """Prepare a program that runs for months: log to standard error; return freed memory.
 
     Call it after the imports. Modules are excluded from garbage collection: Python collects everything only once the
     objects that may be garbage are a quarter of all, and buffers that hang on garbage take memory until then.
     """
     import gc
-    import logging
 
+    from trackbed.cli.daemon_log import start_log
     from trackbed.kernel.allocator import return_freed_memory
 
     return_freed_memory()
@@ -400,8 +400,7 @@ def prepare_daemon() -> None:
     gc.freeze()
     gc.collect()
 
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
-    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    start_log()
 
 
 _HIDDEN = re.compile(rb"\x7f|\xc2[\x80-\x9f\xad]|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf")
