@@ -79,8 +79,8 @@ async def _evict_pod(client: Client, pod: _Pod) -> str:
     except ApiRefusedError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             return f"{pod.metadata.key} is gone"
-        if error.status != HTTPStatus.TOO_MANY_REQUESTS:
-            raise
-        EVICTIONS_REFUSED.inc()
+        if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+            EVICTIONS_REFUSED.inc()
+        # A pod with two budgets is refused with status 500. No refusal keeps the other pods from their eviction.
         return f"{pod.metadata.key}: {error.message}"
     return f"{pod.metadata.key} is being evicted"
