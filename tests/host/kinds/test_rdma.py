@@ -156,6 +156,7 @@ def add_process(place: Host, pid: int, name: str, inode: int, *opened: str) -> N
         ),
         pytest.param(("slurmd", 4026531840, "/dev/infiniband/uverbs0"), "", id="a process of the host"),
         pytest.param(("nginx", 4026532999, "/dev/null"), "", id="a container without a device"),
+        pytest.param(("k8s-rdma-shared", 4026532999), "", id="a process of a user with the plugin's name"),
     ],
 )
 def test_devices_that_are_shared_are_not_taken_away(
@@ -164,6 +165,8 @@ def test_devices_that_are_shared_are_not_taken_away(
     place, core = host
     add_process(place, 1, "systemd", 4026531840)
     add_process(place, 77, *process)
+    user = 65534 if process == ("k8s-rdma-shared", 4026532999) else 0
+    grow(place.machine.root, {"/proc/77/status": f"Name:\t{process[0]}\nUid:\t{user}\t{user}\t{user}\t{user}\n"})
     result = apply(place.machine, wanted(), place.records)
     refused = {change.subject: change.advice for change in result.remaining.changes if not change.reboot}
     if reason:

@@ -9,10 +9,17 @@ from trackbed.host.machine import Machine
 
 
 def find_processes(machine: Machine, name: str) -> Iterator[str]:
-    """Yield the PIDs of all processes with this name."""
+    """Yield the PIDs of all processes of root with this name: others may call themselves so (prctl(2), PR_SET_NAME)."""
     for place in machine.locate("/proc").glob("[0-9]*/comm"):
-        if machine.read(f"/proc/{place.parent.name}/comm") == name:
-            yield place.parent.name
+        pid = place.parent.name
+        if machine.read(f"/proc/{pid}/comm") == name and _is_roots(machine, pid):
+            yield pid
+
+
+def _is_roots(machine: Machine, pid: str) -> bool:
+    """Return whether a process is root's in this user namespace, or unknown (proc_pid_status(5), Uid)."""
+    users = [line.split()[2:3] for line in machine.read_lines(f"/proc/{pid}/status") if line.startswith("Uid:")]
+    return users in ([], [["0"]])
 
 
 def read_start_time(machine: Machine, pid: str) -> float | None:
