@@ -10,6 +10,10 @@ from hypothesis import strategies as st
 
 from tests.kernel.wire.cabling import Port, cable, configure, host, segment
 from tests.kernel.wire.privileges import without_raw_sockets
+from tests.waiting import wait_until
+from trackbed.kernel.netlink import codec, links
+from trackbed.kernel.netlink.codec import Message
+from trackbed.kernel.netlink.sockets import Socket
 from trackbed.kernel.wire.arp import (
     REPLY,
     REQUEST,
@@ -23,12 +27,13 @@ from trackbed.kernel.wire.arp import (
     resolve,
 )
 from trackbed.kernel.wire.errors import MalformedFrame, NotPermitted
-from trackbed.kernel.wire.packets import open_packets, send_frame
+from trackbed.kernel.wire.packets import open_packets, receive_frames_until, send_frame
 
 pytestmark = pytest.mark.needs("namespaces")
 
 A_MAC, B_MAC = bytes.fromhex("020000000001"), bytes.fromhex("020000000002")
 TEN_1 = int(IPv4Address("10.0.0.1"))
+ETH_P_ARP = 0x0806
 RFC_826 = bytes.fromhex("0001080006040001020000000001000000000000000000000a000001")
 
 
@@ -173,3 +178,27 @@ def test_stations_without_number_that_claim_one_address_fill_no_memory(stack: Ex
         packet = pack(ArpPacket(REPLY, stranger, TEN_1, bytes(6), TEN_1))
         send_frame(packets, other.ifindex, 0x0806, b"\xff" * 6, packet)
     assert len(collect(prober, 0.1)) == 16
+
+
+def test_an_interface_whose_name_is_no_utf8_hides_no_packets_of_others() -> None:
+    with ExitStack() as stack:
+        pod, switch = host(stack), host(stack)
+        (odd, odd_far), (rail, rail_far) = (cable(pod, "", switch, "") for _ in range(2))
+        with Socket(netns=pod) as sock:
+            name = codec.pack_attribute(links.IFLA_IFNAME, b"v\xff\0")
+            down, up = (links.build_set_link(odd.ifindex, up=is_up) for is_up in (False, True))
+            sock.send([down, Message(down.type, 0, down.body + name), up])
+        wait_until(lambda: _is_running(pod, odd.ifindex), "the renamed interface does not come up")
+        receiver = stack.enter_context(open_packets(pod, ETH_P_ARP))
+        sender = stack.enter_context(open_packets(switch, ETH_P_ARP))
+        for port in (odd_far, rail_far):
+            send_frame(sender, port.ifindex, ETH_P_ARP, b"\xff" * 6, RFC_826)
+        frame = next(receive_frames_until(receiver, 30))
+        assert frame.ifindex == rail.ifindex
+        with pytest.raises(OSError, match=f"interface {odd.ifindex} has a name that is no UTF-8"):
+            send_frame(receiver, odd.ifindex, ETH_P_ARP, b"\xff" * 6, RFC_826)
+
+
+def _is_running(netns: int, ifindex: int) -> bool:
+    with Socket(netns=netns) as sock:
+        return any(link.index == ifindex and link.is_running for link in links.list_links(sock))

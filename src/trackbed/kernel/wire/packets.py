@@ -4,6 +4,7 @@ One socket serves all interfaces because closing an AF_PACKET socket waits for a
 bound to an interface or not). Eight sockets would take longer than the setup of all NICs of a pod.
 """
 
+import errno
 import fcntl
 import math
 import select
@@ -43,9 +44,17 @@ def open_packets(netns: Netns, ethertype: int) -> socket.socket:
 
 
 def read_name(packets: socket.socket, ifindex: int) -> str:
-    """Return the name of an interface in the socket's namespace; OSError (ENODEV) if it does not exist."""
+    """Return the name of an interface in the socket's namespace.
+
+    Raises:
+        OSError: it does not exist (ENODEV), or its name is no UTF-8 (EINVAL), as sockets require.
+    """
     reply = fcntl.ioctl(packets, _SIOCGIFNAME, _IFREQ.pack(b"", ifindex))
-    return _IFREQ.unpack(reply)[0].rstrip(b"\0").decode()  # type: ignore[no-any-return] # struct is untyped
+    name: bytes = _IFREQ.unpack(reply)[0].rstrip(b"\0")
+    try:
+        return name.decode()
+    except UnicodeDecodeError as error:
+        raise OSError(errno.EINVAL, f"interface {ifindex} has a name that is no UTF-8") from error
 
 
 def read_mac(packets: socket.socket, ifindex: int) -> bytes:
@@ -70,6 +79,8 @@ def receive_pending_frames(packets: socket.socket) -> Iterator[Frame]:
         except BlockingIOError:
             return
         except OSError:  # pending error of an interface that went down, reported once; others still work
+            continue
+        except UnicodeDecodeError:  # from an interface of a pod whose name is no UTF-8
             continue
 
 
