@@ -320,6 +320,22 @@ def test_an_empty_amount_is_one_mistake() -> None:
     assert rules(pod("", limits="nvidia.com/rail0: ")) == ["resource-not-whole"]
 
 
+@pytest.mark.parametrize(
+    ("amount", "expected"),
+    [("64k", []), ("1e3", []), ("'2'", []), ("500m", ["resource-not-whole"]), ("all", ["resource-not-whole"])],
+)
+def test_a_whole_number_may_have_any_form_of_a_quantity(amount: str, expected: list[str]) -> None:
+    text = pod("", limits=f"nvidia.com/gpumem: {amount}", annotations="a: b")
+    assert [rule for rule in rules(text) if rule != "bad-value"] == expected
+
+
+def test_equal_quantities_in_other_forms_do_not_differ() -> None:
+    limits = "limits: {nvidia.com/gpumem: 64k, hugepages-2Mi: 2Gi, cpu: 1}"
+    requests = "requests: {nvidia.com/gpumem: 64000, hugepages-2Mi: 2048Mi}"
+    text = pod("", limits="cpu: 1", annotations="a: b").replace("limits: {cpu: 1}", f"{limits}, {requests}")
+    assert rules(text) == []
+
+
 @pytest.mark.parametrize(("count", "expected"), [(1, ["rails-not-gpus"]), (2, []), (4, []), (5, []), (16, [])])
 def test_several_nics_for_each_gpu_are_no_mistake(count: int, expected: list[str]) -> None:
     networks = ",".join(f"n{number}" for number in range(count))

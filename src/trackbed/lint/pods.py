@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from trackbed.fabric.gpus import is_gpu_resource
 from trackbed.fabric.model.problems import Path
+from trackbed.fabric.quantities import parse_whole
 from trackbed.lint.document import NETWORKS, Document
 from trackbed.lint.jsontext import JsonText, parse_json_text
 from trackbed.lint.tree import Tree, dig, enumerate_mappings
@@ -20,7 +21,6 @@ _NOT_NIC = re.compile(
     r"[vp]?gpu(?:-?(?:mem|core)[\w-]*)?|(?:mig|cuda|qat|dsa|dlb|iaa|sgx|fpga|i915|xe|vpu|npu|tpu)\b.*"
 )
 """Devices of the same vendors that are no NICs; HAMi, for one, adds nvidia.com/gpumem and gpucores."""
-_MOST_DIGITS = 10
 _NIC_PREFIXES = ("nvidia.com", "openshift.io", "spidernet.io", "intel.com", "mellanox.com", "rdma", "k8s.cni.cncf.io")
 
 
@@ -47,9 +47,8 @@ class ResourceRequest(NamedTuple):
 
     @property
     def number(self) -> int | None:
-        """The amount as a whole number, which may be written as text; None if it is none, or of ten digits."""
-        text = str(self.amount)
-        return int(text) if text.isascii() and text.isdigit() and len(text) < _MOST_DIGITS else None
+        """The amount as a whole number, in any form of a quantity; None if it is none."""
+        return parse_whole(str(self.amount))
 
 
 class PodTemplate(NamedTuple):

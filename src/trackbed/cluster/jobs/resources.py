@@ -4,9 +4,7 @@ The limits of extended resources must be integers and equal to the requests (Kub
 holds for huge pages, which also require a request for cpu or memory.
 """
 
-import re
 from collections.abc import Iterator
-from decimal import Decimal
 
 from trackbed.cluster.jobs.note import Note
 from trackbed.cluster.jobs.requirements import PodRequirements
@@ -22,18 +20,11 @@ from trackbed.cluster.jobs.template import (
 )
 from trackbed.cluster.stacks.access import Access, Claim
 from trackbed.fabric.gpus import is_gpu_resource
+from trackbed.fabric.quantities import is_same_quantity, parse_quantity
 
 _NO_DEVICE = "the container gets no RDMA device of that rail"
 _NO_ATTACHMENT = f"{_NO_DEVICE}, and the network attachment fails"
 _NO_PAGES = "the network library finds no huge pages"
-
-_QUANTITY = re.compile(r"([+-]?[0-9]{1,30}(?:\.[0-9]{0,30})?)(?:[eE]([+-]?[0-9]{1,2})|([KMGTPE]i|[numkMGTPE]))?")
-_SUFFIXES = {
-    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)},
-    **{letter: Decimal(1000) ** power for power, letter in enumerate("num", -3)},
-    **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", 1)},
-}
-"""Suffix of a Kubernetes quantity -> factor."""
 
 
 def add_resources(spec: Mapping, container: Mapping, requirements: PodRequirements) -> Iterator[Note]:
@@ -211,19 +202,3 @@ def _add_claim(spec: Mapping, container: Mapping, claim: Claim, path: str) -> It
             "the devices are prepared, and the container does not get them",
             f"{path}.claims",
         )
-
-
-def is_same_quantity(first: object, second: object) -> bool:
-    """Return whether two Kubernetes quantities are equal, as the API server may rewrite 5120Mi as 5Gi."""
-    if str(first) == str(second):
-        return True
-    left, right = parse_quantity(str(first)), parse_quantity(str(second))
-    return left is not None and left == right
-
-
-def parse_quantity(text: str) -> Decimal | None:
-    """Return the value of a Kubernetes quantity, such as 8, 500m or 64Gi; None for any other text."""
-    match = _QUANTITY.fullmatch(text)
-    if match is None or (match[3] and match[3] not in _SUFFIXES):
-        return None
-    return Decimal(match[1]) * Decimal(10) ** int(match[2] or 0) * (_SUFFIXES[match[3]] if match[3] else 1)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from trackbed.fabric.model.problems import Path
+from trackbed.fabric.quantities import is_same_quantity
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.document import NETWORKS
 from trackbed.lint.finding import Breach
@@ -138,7 +139,7 @@ def check_huge_pages(corpus: Corpus) -> Iterator[Breach]:
                 message = f"{pages[0]} needs cpu or memory beside it"
                 yield Breach("hugepages-alone", pod.doc.tree, (*path, "resources"), message, key=True)
             for name in pages:
-                if requests.get(name, limits.get(name)) != limits.get(name):
+                if not is_same_quantity(requests.get(name, limits.get(name)), limits.get(name)):
                     message = f"request and limit of {name} differ"
                     yield Breach("request-differs", pod.doc.tree, (*path, "resources"), message, key=True)
 
@@ -153,12 +154,12 @@ def check_extended_resources(corpus: Corpus) -> Iterator[Breach]:
                 message = f"{request.name} is empty; it must be a whole number"
                 yield Breach("resource-not-whole", pod.doc.tree, request.path, message, key=True)
                 continue
-            if limit is None or (requested is not None and str(requested) != str(limit)):
+            if limit is None or (requested is not None and not is_same_quantity(requested, limit)):
                 message = f"{request.name} has " + (
                     "a request and no limit" if limit is None else f"request {requested} and limit {limit}"
                 )
                 yield Breach("request-differs", pod.doc.tree, request.path, message, key=True)
-            if not str(request.amount).isdigit():
+            if request.number is None:
                 message = f"{request.name} is {request.amount}; it must be a whole number"
                 yield Breach("resource-not-whole", pod.doc.tree, request.path, message)
             if (request.number or 0) > 1 and _is_shared_device(corpus, request.name):

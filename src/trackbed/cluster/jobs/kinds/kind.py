@@ -12,7 +12,6 @@ from trackbed.cluster.jobs.inject import find_stray_rails, inject_rails
 from trackbed.cluster.jobs.note import Note
 from trackbed.cluster.jobs.program import build_torchrun_command
 from trackbed.cluster.jobs.requirements import PodRequirements
-from trackbed.cluster.jobs.resources import parse_quantity
 from trackbed.cluster.jobs.template import (
     Mapping,
     NotAJobError,
@@ -23,6 +22,7 @@ from trackbed.cluster.jobs.template import (
 )
 from trackbed.cluster.stacks.objects import Manifest
 from trackbed.fabric.gpus import GPU_RESOURCE, is_gpu_resource
+from trackbed.fabric.quantities import parse_quantity
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 """Label of a job with the name of its LocalQueue (Kueue, "Run a Kubernetes Job")."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trackbed.cluster.jobs.resources import is_same_quantity
+from trackbed.fabric.quantities import is_same_quantity, parse_whole
 
 SAME: list[tuple[object, object]] = [
     ("5120Mi", "5Gi"),
@@ -34,3 +34,11 @@ def test_the_same_number_in_other_words_is_equal(first: object, other: object) -
 @pytest.mark.parametrize(("first", "other"), OTHER)
 def test_other_numbers_and_what_is_none_are_not(first: object, other: object) -> None:
     assert not is_same_quantity(first, other)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("8", 8), ("64k", 64_000), ("1e3", 1000), ("2000m", 2), ("8.0", 8), ("1.5", None), ("500m", None), ("-1", None)],
+)
+def test_whole_numbers_are_known_in_any_form(text: str, value: int | None) -> None:
+    assert parse_whole(text) == value
