@@ -124,6 +124,12 @@ def test_an_object_whose_kind_is_empty_is_an_error(kind: str, expected: list[str
     assert _rules(f"apiVersion: sriovnetwork.openshift.io/v1\n{kind}\nmetadata: {{name: a}}\n") == expected
 
 
+def test_an_object_for_functions_is_not_held_against_the_api_server() -> None:
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m%s}\ndata: {create: true}\n"
+    assert _rules(text % "") == ["wrong-type"]
+    assert _rules(text % ", annotations: {config.kubernetes.io/local-config: 'true'}") == []
+
+
 def test_a_kind_without_a_schema_is_a_note() -> None:
     assert _messages("{}", kind="Rails") == [
         "no-schema: no schema of Rails in example.org is known, so its fields were not checked; did you mean 'Rail'?"

@@ -27,6 +27,8 @@ _READ_BY_LINT = {
     *((kustomize.GROUP, kind) for kind in kustomize.KINDS),
 }
 """Objects that are read here, and that no API server has."""
+_LOCAL_CONFIG = "config.kubernetes.io/local-config"
+"""Annotation of objects for kpt's and Kustomize's functions, which are not sent to an API server."""
 _OTHER_VERSIONS = {("kubeflow.org", "MPIJob", "v1")}
 """Versions that another program serves than the one whose CRD is known: here Kubeflow's Training Operator."""
 _KUSTOMIZE_PLUGINS = ("Transformer", "Generator")
@@ -67,7 +69,7 @@ def check_schema(doc: Document, schemas: Schemas, defined: KindNames = frozenset
 
     `defined` are versions that CRDs among the manifests define: where no schema has one of them, it is not refused.
     """
-    if (doc.group, doc.kind) in _READ_BY_LINT:
+    if (doc.group, doc.kind) in _READ_BY_LINT or doc.get("metadata", "annotations", _LOCAL_CONFIG) in (True, "true"):
         return
     versions = schemas.find_versions(doc.group, doc.kind)
     version = doc.api_version.rpartition("/")[2]
