@@ -1,6 +1,6 @@
 """Releases of Kubernetes that removed versions of its kinds (kubernetes.io, "Deprecated API Migration Guide").
 
-A file may say by its path for which release it is, as `multus-daemonset-pre-1.16.yml` and `deploy/kubernetes-1.20/` do.
+A file may say by its path for which release it is: `multus-daemonset-pre-1.16.yml`, `deploy/kubernetes-1.20/`, `v1.8/`.
 """
 
 import re
@@ -34,7 +34,10 @@ _REMOVED = {
 }
 """API version, and the minor number of the release from which on no API server has these kinds of it."""
 _REMOVALS = {(version, kind): minor for (version, minor), kinds in _REMOVED.items() for kind in kinds.split()}
-_RELEASE = re.compile(r"(?:pre|before|until|k8s|kube|kubernetes)[-_.]?v?1\.(\d{1,2})(?![\d.]*\d)", re.IGNORECASE)
+_RELEASE = re.compile(
+    r"(?:pre|before|until|k8s|kube|kubernetes)[-_.]?v?1\.(\d{1,2})(?![\d.]*\d)|\Av?1\.(\d{1,2})(?:\.x)?\Z",
+    re.IGNORECASE,
+)
 
 
 def find_removal(api_version: str, kind: str) -> int | None:
@@ -44,5 +47,5 @@ def find_removal(api_version: str, kind: str) -> int | None:
 
 def is_for_older_release(file: str, removal: int) -> bool:
     """Return whether the path of a file names a release of Kubernetes that is no newer than the one that removed it."""
-    named = [int(minor) for part in PurePath(file).parts for minor in _RELEASE.findall(part)]
+    named = [int("".join(match)) for part in PurePath(file).parts for match in _RELEASE.findall(part)]
     return bool(named) and max(named) <= removal
