@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from trackbed.cluster.api.client import Client
-from trackbed.cluster.api.concurrency import run_all
+from trackbed.cluster.api.concurrency import run_each
 from trackbed.cluster.api.errors import KubeError
 from trackbed.cluster.api.lease import LEASE_SECONDS, Election
 from trackbed.cluster.api.reflector import Reflector
@@ -171,7 +171,7 @@ class Controller:
             if name not in in_maintenance and railnode.spec.fabric not in fabrics
         ]
         try:
-            await run_all(
+            await run_each(
                 [
                     partial(remove_orphan, self._client, self._nodes, railnode, nodes.get(railnode.metadata.name))
                     for railnode in orphans

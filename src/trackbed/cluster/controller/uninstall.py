@@ -16,7 +16,7 @@ from functools import partial
 from http import HTTPStatus
 
 from trackbed.cluster.api.client import Client
-from trackbed.cluster.api.concurrency import run_all
+from trackbed.cluster.api.concurrency import run_each
 from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.api.metadata import PartialObject
 from trackbed.cluster.api.paths import join_path
@@ -100,7 +100,7 @@ async def _release_nodes(client: Client) -> None:
     nodes = Reflector(client, NODES, NodeObject, lambda: None)  # release_node records its writes in it; it is not run
     keys = (TAINT, UNPROVED_TAINT)
     listed = client.iter_objects(NODES, NodeObject)
-    await run_all([partial(release_node, client, nodes, node, keys) async for node in listed])
+    await run_each([partial(release_node, client, nodes, node, keys) async for node in listed])
 
 
 async def _iter_paths_to_delete(client: Client, namespace: str, keep: KeepOptions) -> AsyncIterator[str]:
@@ -132,7 +132,7 @@ async def _list_paths(client: Client, collection: str, **selection: str) -> list
 
 
 async def _delete_paths(client: Client, paths: list[str], log: Callable[[str], None]) -> None:
-    await run_all([partial(_delete_path, client, path, log) for path in paths])
+    await run_each([partial(_delete_path, client, path, log) for path in paths])
 
 
 async def _delete_path(client: Client, path: str, log: Callable[[str], None]) -> None:
