@@ -103,3 +103,15 @@ def test_of_a_key_that_stands_twice_the_last_counts_as_in_an_api_server() -> Non
     pool = _POOL.replace("perNodeBlockSize: 8}", "subnet: 10.1.7.0/24, perNodeBlockSize: 8}")
     documents, early = parse_manifests(pool.encode(), "pools.yaml")
     assert [problem.rule for problem in lint(index_documents(documents), None, early)] == ["duplicate-key"]
+
+
+def test_objects_without_a_line_between_them_are_one_mistake_each() -> None:
+    texts = [f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{a: b, a: c}}\n" for name in "abc"]
+    documents, early = parse_manifests("".join(texts).encode(), "maps.yaml")
+    problems = lint(index_documents(documents), None, early)
+    lines = [(problem.line, problem.message) for problem in problems]
+    assert lines == [
+        (4, "key 'a' stands twice in one mapping"),
+        (5, "key 'apiVersion' stands twice in one mapping: a line --- before it is missing"),
+        (9, "key 'apiVersion' stands twice in one mapping: a line --- before it is missing"),
+    ]

@@ -66,6 +66,7 @@ def test_a_name_in_capitals_in_place_of_a_number_is_filled_in(value: str) -> Non
 def test_a_name_in_capitals_in_place_of_another_text_is_filled_in_if_it_has_several_words() -> None:
     volume = "apiVersion: v1\nkind: PersistentVolume\nmetadata: {{name: a}}\nspec: {{capacity: {{storage: {}}}}}\n"
     assert _lint(volume.format("FILESTORE_CAPACITY")) == [("template", 4)]
+    assert _lint(volume.format("XXX")) == [("template", 4)]
     assert _lint(volume.format("BIG")) == [("bad-value", 4)]
 
 

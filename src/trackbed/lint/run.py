@@ -23,8 +23,11 @@ _FIXTURES = frozenset({"testdata", "fixtures", "__fixtures__"})
 """Names of folders with input of tests: Go's, and those of most other languages."""
 _ASSERTION = re.compile(r"\d+-(?:assert|errors?)\b.*\.ya?ml")
 """Matches names of KUTTL's files with parts of the objects that a test waits for."""
-_STAND_INS = {"wrong-type": re.compile(r"[A-Z][A-Z0-9_]+"), "bad-value": re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")}
-"""By rule, the names that a script replaces: of a value of the right type, only with an underscore."""
+_STAND_INS = {
+    "wrong-type": re.compile(r"[A-Z][A-Z0-9_]+"),
+    "bad-value": re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|X{3,}|x{3,}"),
+}
+"""By rule, what a script or a person replaces: of a value of the right type, only names with an underscore, and XXX."""
 _ObjectStarts = dict[str, list[tuple[int, str]]]
 """First line and title of each object, by file."""
 
@@ -60,7 +63,8 @@ def lint(
 def _weigh_fixture(breach: Breach) -> Breach:
     """Return a breach of a schema as a note where the file is input of tests, which may be incomplete on purpose."""
     path = PurePath(breach.tree.source.file)
-    is_input = not _FIXTURES.isdisjoint(path.parts[:-1]) or _ASSERTION.fullmatch(path.name)
+    folders = {part.lower() for part in path.parts[:-1]}
+    is_input = not _FIXTURES.isdisjoint(folders) or _ASSERTION.fullmatch(path.name)
     return breach._replace(severity="note") if is_input else breach
 
 

@@ -21,6 +21,8 @@ MAX_DEPTH = 40
 NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 """Plain scalars that mean null."""
 
+_FIRST_KEY = "apiVersion"
+"""The key with which an object of Kubernetes begins."""
 _MAYBE_DEEP = re.compile(r"^[ \t?:-]{400}", re.MULTILINE)
 """A line that may open hundreds of block levels at once, as `- - - -` does."""
 _BRACKETS = 500
@@ -94,11 +96,16 @@ class YamlDocument:
 
     def _parse_mapping(self, node: yaml.Node, path: Path) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
+        is_other_object = False
         for key, item in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 self._report("bad-key", "a key must be plain text", key)
             elif key.value in mapping:
-                self._report("duplicate-key", f"key {key.value!r} stands twice in one mapping", key)
+                begins_object = not path and key.value == _FIRST_KEY
+                is_other_object |= begins_object
+                if begins_object or not is_other_object:  # what follows belongs to the other object
+                    hint = ": a line --- before it is missing" if begins_object else ""
+                    self._report("duplicate-key", f"key {key.value!r} stands twice in one mapping{hint}", key)
             else:
                 mapping[key.value] = self._parse_value(item, (*path, key.value))
         return mapping
