@@ -93,6 +93,49 @@ def test_an_object_that_is_input_of_tests_may_be_incomplete(file: str, severity:
     }
 
 
+def test_two_objects_in_one_document_are_not_held_against_a_schema() -> None:
+    texts = [f"apiVersion: v1\nkind: {kind}\nmetadata: {{name: a}}\n" for kind in ("Namespace", "ConfigMap")]
+    assert [problem[1] for problem in find("".join(texts) + "data: {a: b}\n")] == ["duplicate-key"]
+    assert find("---\n".join(texts) + "data: {a: b}\n") == []
+
+
+KUBEADM = "apiVersion: kubeadm.k8s.io/v1beta2\nkind: ClusterConfiguration\nkubernetesVersion: {}\n---\n"
+KIND = "apiVersion: kind.x-k8s.io/v1alpha4\nkind: Cluster\nnodes: [{{role: worker, image: '{}'}}]\n---\n"
+
+
+@pytest.mark.parametrize(
+    ("configurations", "severity"),
+    [
+        ([KUBEADM.format("v1.19.3")], "note"),
+        ([KUBEADM.format("1.21.0")], "note"),
+        ([KUBEADM.format("v1.22.0")], "error"),
+        ([KUBEADM.format("stable")], "error"),
+        ([KUBEADM.format("")], "error"),
+        ([KIND.format("kindest/node:v1.21.14@sha256:0123")], "note"),
+        ([KIND.format("kindest/node:v1.31.0")], "error"),
+        ([KUBEADM.format("v1.19.3"), KIND.format("kindest/node:v1.31.0")], "error"),
+        (["apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\nmetadata: {name: a}\n---\n"], "error"),
+    ],
+)
+def test_a_version_that_the_named_release_serves_is_no_error(configurations: list[str], severity: str) -> None:
+    problems = find("".join(configurations) + ROLE)
+    assert [problem[0] for problem in problems if problem[1] == "unknown-kind"] == [severity]
+
+
+def test_what_an_api_server_refuses_is_a_note_in_input_of_tests() -> None:
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {common: false}}\n"
+    assert [problem[:2] for problem in find(text, "testdata/a.yaml")] == [("note", "text-expected")]
+    assert [problem[:2] for problem in find(text)] == [("error", "text-expected")]
+
+
+def test_equal_objects_are_noted_and_others_are_warned_of() -> None:
+    texts = [f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata: {{a: {value}}}\n---\n" for value in "bbc"]
+    assert [problem[:2] for problem in find("".join(texts))] == [
+        ("note", "duplicate-object"),
+        ("warning", "duplicate-object"),
+    ]
+
+
 def test_an_advice_holds_for_input_of_tests_too() -> None:
     container = (
         "{name: a, image: a, env: [{name: NCCL_IB_HCA, value: mlx5_1}], resources: {limits: {nvidia.com/gpu: 8}}}"

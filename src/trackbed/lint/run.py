@@ -13,12 +13,15 @@ from trackbed.lint.ignore import apply_ignores
 from trackbed.lint.rules import CHECKS
 from trackbed.lint.schemas.check import check_schema, list_defined_versions
 from trackbed.lint.schemas.crds import Schemas
+from trackbed.lint.schemas.removed import find_named_release, find_removal, is_for_older_release
 from trackbed.lint.templates import is_empty, is_filled_later
 
 _NOTES = {"template", "no-schema", "partial-object", "not-a-manifest", "duplicate-key"}
 """Rules whose breaches hold whatever a template fills in."""
 _ABSENCES = {"missing-field", "image-missing"}
 """Rules that find what is not there."""
+_REFUSALS = {"text-expected", "resource-not-whole", "request-differs", "hugepages-alone"}
+"""Rules that find, as schemas do, what an API server refuses."""
 _FIXTURES = frozenset({"testdata", "fixtures", "__fixtures__"})
 """Names of folders with input of tests: Go's, and those of most other languages."""
 _ASSERTION = re.compile(r"\d+-(?:assert|errors?)\b.*\.ya?ml")
@@ -40,11 +43,14 @@ def lint(
     `reading_breaches` were found while the files were parsed. Comments of the files accept problems (`ignore`). A
     breach of a rule hides breaches of the schema at the same path. Raises SpecError if a CRD cannot be read.
     """
-    rule_breaches = [breach for check in CHECKS for breach in check(corpus)]
+    rule_breaches = [
+        _weigh_fixture(breach) if breach.rule in _REFUSALS else breach for check in CHECKS for breach in check(corpus)
+    ]
     covered = {_get_location_key(breach) for breach in rule_breaches}
     defined = list_defined_versions(corpus.select_kinds("CustomResourceDefinition"))
+    release = find_named_release(corpus.select_kinds("ClusterConfiguration", "Cluster"))
     schema_breaches = [
-        _weigh_fixture(breach)
+        _weigh_fixture(_weigh_removal(breach, release))
         for doc in corpus.documents
         for breach in (check_schema(doc, schemas, defined) if schemas else ())
     ]
@@ -60,8 +66,22 @@ def lint(
     return apply_ignores(problems, {tree.source.file: tree.lines for tree in trees if tree.position is None})
 
 
+def _weigh_removal(breach: Breach, release: int | None) -> Breach:
+    """Return a breach of a removed version as a note where the file or the cluster is of an older release.
+
+    `release` is the cluster's minor number, None if unknown.
+    """
+    if breach.rule != "unknown-kind":
+        return breach
+    removal = find_removal(str(breach.tree.get("apiVersion")), str(breach.tree.get("kind")))
+    is_old = removal is not None and (
+        is_for_older_release(breach.tree.source.file, removal) or (release is not None and release < removal)
+    )
+    return breach._replace(severity="note") if is_old else breach
+
+
 def _weigh_fixture(breach: Breach) -> Breach:
-    """Return a breach of a schema as a note where the file is input of tests, which may be incomplete on purpose."""
+    """Return what an API server refuses as a note where the file is input of tests, which may be wrong on purpose."""
     path = PurePath(breach.tree.source.file)
     folders = {part.lower() for part in path.parts[:-1]}
     is_input = not _FIXTURES.isdisjoint(folders) or _ASSERTION.fullmatch(path.name)

@@ -21,6 +21,8 @@ MAX_DEPTH = 40
 NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 """Plain scalars that mean null."""
 
+MISSING_SEPARATOR = "missing-separator"
+"""Code of the problem that two objects stand in one document."""
 _FIRST_KEY = "apiVersion"
 """The key with which an object of Kubernetes begins."""
 _MAYBE_DEEP = re.compile(r"^[ \t?:-]{400}", re.MULTILINE)
@@ -104,8 +106,12 @@ class YamlDocument:
                 begins_object = not path and key.value == _FIRST_KEY
                 is_other_object |= begins_object
                 if begins_object or not is_other_object:  # what follows belongs to the other object
-                    hint = ": a line --- before it is missing" if begins_object else ""
-                    self._report("duplicate-key", f"key {key.value!r} stands twice in one mapping{hint}", key)
+                    code, hint = (
+                        (MISSING_SEPARATOR, ": a line --- before it is missing")
+                        if begins_object
+                        else ("duplicate-key", "")
+                    )
+                    self._report(code, f"key {key.value!r} stands twice in one mapping{hint}", key)
             else:
                 mapping[key.value] = self._parse_value(item, (*path, key.value))
         return mapping

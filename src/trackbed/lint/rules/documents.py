@@ -50,8 +50,11 @@ def check_duplicates(corpus: Corpus) -> Iterator[Breach]:
         key = (doc.identity, doc.tree.source.file)
         if key in first:
             place = first[key].tree.find_place()
-            message = f"{doc.title} is also at {place.file}:{place.line}; the object that is applied last wins"
-            yield Breach("duplicate-object", doc.tree, ("metadata", "name"), message)
+            is_same = doc.tree.value == first[key].tree.value
+            effect = "both are equal, and Kustomize refuses that" if is_same else "the object that is applied last wins"
+            message = f"{doc.title} is also at {place.file}:{place.line}; {effect}"
+            breach = Breach("duplicate-object", doc.tree, ("metadata", "name"), message)
+            yield breach._replace(severity="note") if is_same else breach
         elif doc.identity:
             first[key] = doc
 

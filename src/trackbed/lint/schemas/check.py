@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from trackbed.fabric.model.problems import Path
+from trackbed.fabric.model.source import MISSING_SEPARATOR
 from trackbed.lint import kustomize
 from trackbed.lint.document import Document
 from trackbed.lint.finding import Breach
@@ -14,7 +15,7 @@ from trackbed.lint.schemas.convert import Schema
 from trackbed.lint.schemas.crds import KindVersion, Schemas
 from trackbed.lint.schemas.formats import describe_pattern
 from trackbed.lint.schemas.partial import is_partial
-from trackbed.lint.schemas.removed import find_removal, is_for_older_release
+from trackbed.lint.schemas.removed import find_removal
 from trackbed.lint.schemas.shipped import is_built_in
 from trackbed.lint.schemas.webhooks import is_set_by_webhook
 from trackbed.lint.templates import has_expressions
@@ -69,7 +70,9 @@ def check_schema(doc: Document, schemas: Schemas, defined: KindNames = frozenset
 
     `defined` are versions that CRDs among the manifests define: where no schema has one of them, it is not refused.
     """
-    if (doc.group, doc.kind) in _READ_BY_LINT or doc.get("metadata", "annotations", _LOCAL_CONFIG) in (True, "true"):
+    is_local = doc.get("metadata", "annotations", _LOCAL_CONFIG) in (True, "true")
+    is_mixed = any(problem.code == MISSING_SEPARATOR for problem in doc.tree.source.problems)
+    if is_local or is_mixed or (doc.group, doc.kind) in _READ_BY_LINT:
         return
     versions = schemas.find_versions(doc.group, doc.kind)
     version = doc.api_version.rpartition("/")[2]
@@ -111,13 +114,10 @@ def _refuse_version(doc: Document, version: str, versions: Mapping[str, KindVers
 
 
 def _refuse_kind(doc: Document, message: str, hint: str, key: str = "kind") -> Breach:
-    """Return the breach of a kind that no API server has, or none any more; a note in a file for older ones."""
+    """Return the breach of a kind that no API server has, or none any more."""
     removal = find_removal(doc.api_version, doc.kind)
-    if removal is None:
-        return Breach("unknown-kind", doc.tree, (key,), message + hint)
-    is_old = is_for_older_release(doc.tree.source.file, removal)
-    message = f"{message}: Kubernetes 1.{removal} removed it{hint}"
-    return Breach("unknown-kind", doc.tree, (key,), message, severity="note" if is_old else None)
+    reason = f": Kubernetes 1.{removal} removed it" if removal else ""
+    return Breach("unknown-kind", doc.tree, (key,), f"{message}{reason}{hint}")
 
 
 def _iter_schema_breaches(doc: Document, kind_version: KindVersion) -> Iterator[Breach]:
