@@ -136,6 +136,11 @@ def test_equal_objects_are_noted_and_others_are_warned_of() -> None:
     ]
 
 
+def test_states_of_an_object_that_a_server_returned_are_no_duplicates() -> None:
+    metadata = [f"{{name: a, resourceVersion: '{number}', uid: u}}" for number in range(3)]
+    assert find("".join(f"apiVersion: v1\nkind: ConfigMap\nmetadata: {text}\n---\n" for text in metadata)) == []
+
+
 def test_an_advice_holds_for_input_of_tests_too() -> None:
     container = (
         "{name: a, image: a, env: [{name: NCCL_IB_HCA, value: mlx5_1}], resources: {limits: {nvidia.com/gpu: 8}}}"

@@ -44,9 +44,14 @@ def check_scope(corpus: Corpus) -> Iterator[Breach]:
 
 
 def check_duplicates(corpus: Corpus) -> Iterator[Breach]:
-    """Find objects of one file with the same kind, namespace and name; files may be alternatives."""
+    """Find objects of one file with the same kind, namespace and name; files may be alternatives.
+
+    An object that a server has returned may be in its file in several states, as `kubectl get --watch` prints them.
+    """
     first: dict[tuple[object, str], Document] = {}
     for doc in corpus.documents:
+        if doc.get("metadata", "resourceVersion"):
+            continue
         key = (doc.identity, doc.tree.source.file)
         if key in first:
             place = first[key].tree.find_place()
