@@ -151,3 +151,26 @@ def test_a_long_chain_of_folders_is_walked_once() -> None:
 def test_folders_that_name_each_other_end() -> None:
     circle = {f"{name}/kustomization.yaml": kustomization(resources=[f"../{other}"]) for name, other in ("ab", "ba")}
     assert list_rules(circle) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("off", "note"),
+        ("Yes # as in YAML 1.2", "note"),
+        ("false", "error"),
+        ("7", "error"),
+    ],
+)
+def test_kustomize_reads_a_boolean_of_yaml_1_1_as_a_text(value: str, expected: str) -> None:
+    text = (
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  labels:\n    b: {value}\ndata:\n  dedup: {value}\n"
+    )
+    for kustomization_, severity in (("", "error"), (kustomization(resources=["a.yaml"]), expected)):
+        files = {"a.yaml": text, "kustomization.yaml": kustomization_}
+        documents = [doc for file, content in files.items() for doc in parse_manifests(content.encode(), file)[0]]
+        problems = lint(index_documents(documents), index_crds([]))
+        assert {(problem.rule, problem.severity) for problem in problems if problem.file == "a.yaml"} == {
+            ("text-expected", severity),
+            ("wrong-type", severity),
+        }

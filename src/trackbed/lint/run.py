@@ -10,6 +10,7 @@ from trackbed.lint.catalogue import load_rules
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.finding import Breach, LintProblem
 from trackbed.lint.ignore import apply_ignores
+from trackbed.lint.kustomize import Builds
 from trackbed.lint.rules import CHECKS
 from trackbed.lint.schemas.check import check_schema, list_defined_versions
 from trackbed.lint.schemas.crds import Schemas
@@ -22,6 +23,9 @@ _ABSENCES = {"missing-field", "image-missing"}
 """Rules that find what is not there."""
 _REFUSALS = {"text-expected", "resource-not-whole", "request-differs", "hugepages-alone"}
 """Rules that find, as schemas do, what an API server refuses."""
+_TEXTS = {"text-expected", "wrong-type"}
+"""Rules that find values of other types where a text is expected."""
+_YAML_1_1_BOOLEAN = re.compile(r"(?:y|yes|n|no|on|off)\s*(?:#.*)?", re.IGNORECASE)
 _FIXTURES = frozenset({"testdata", "fixtures", "__fixtures__"})
 """Names of folders with input of tests: Go's, and those of most other languages."""
 _ASSERTION = re.compile(r"\d+-(?:assert|errors?)\b.*\.ya?ml")
@@ -44,13 +48,15 @@ def lint(
     breach of a rule hides breaches of the schema at the same path. Raises SpecError if a CRD cannot be read.
     """
     rule_breaches = [
-        _weigh_fixture(breach) if breach.rule in _REFUSALS else breach for check in CHECKS for breach in check(corpus)
+        _weigh_fixture(_weigh_boolean(breach, corpus.builds)) if breach.rule in _REFUSALS else breach
+        for check in CHECKS
+        for breach in check(corpus)
     ]
     covered = {_get_location_key(breach) for breach in rule_breaches}
     defined = list_defined_versions(corpus.select_kinds("CustomResourceDefinition"))
     release = find_named_release(corpus.select_kinds("ClusterConfiguration", "Cluster"))
     schema_breaches = [
-        _weigh_fixture(_weigh_removal(breach, release))
+        _weigh_fixture(_weigh_removal(_weigh_boolean(breach, corpus.builds), release))
         for doc in corpus.documents
         for breach in (check_schema(doc, schemas, defined) if schemas else ())
     ]
@@ -64,6 +70,16 @@ def lint(
     problems = dict.fromkeys(_to_problem(breach, starts) for breach in _note_templates(list(finished)))
     trees = [*(doc.tree for doc in corpus.documents), *(breach.tree for breach in breaches)]
     return apply_ignores(problems, {tree.source.file: tree.lines for tree in trees if tree.position is None})
+
+
+def _weigh_boolean(breach: Breach, builds: Builds) -> Breach:
+    """Return a boolean of YAML 1.1 alone, such as `off`, as a note where Kustomize builds the file: it reads a text."""
+    if breach.rule not in _TEXTS or breach.tree.source.file not in builds.roots:
+        return breach
+    place = breach.tree.find_place(breach.path)
+    written = breach.tree.lines[place.line - 1 : place.line]
+    is_text = any(_YAML_1_1_BOOLEAN.fullmatch(line[place.column - 1 :]) for line in written)
+    return breach._replace(severity="note") if is_text else breach
 
 
 def _weigh_removal(breach: Breach, release: int | None) -> Breach:
