@@ -21,8 +21,6 @@ MAX_DEPTH = 40
 NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 """Plain scalars that mean null."""
 
-MISSING_SEPARATOR = "missing-separator"
-"""Code of the problem that two objects stand in one document."""
 _FIRST_KEY = "apiVersion"
 """The key with which an object of Kubernetes begins."""
 _MAYBE_DEEP = re.compile(r"^[ \t?:-]{400}", re.MULTILINE)
@@ -45,6 +43,8 @@ class YamlDocument:
         self.file = file
         self.node = node
         self.problems: list[Problem] = []
+        self.has_several_objects = False
+        """Whether a line `---` between two objects is missing."""
         self._children: dict[int, dict[str, tuple[yaml.Node, yaml.Node]]] = {}
         _check_size(node, file)
         self.data: Any = self._parse_value(node, ())
@@ -98,20 +98,15 @@ class YamlDocument:
 
     def _parse_mapping(self, node: yaml.Node, path: Path) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
-        is_other_object = False
         for key, item in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 self._report("bad-key", "a key must be plain text", key)
             elif key.value in mapping:
                 begins_object = not path and key.value == _FIRST_KEY
-                is_other_object |= begins_object
-                if begins_object or not is_other_object:  # what follows belongs to the other object
-                    code, hint = (
-                        (MISSING_SEPARATOR, ": a line --- before it is missing")
-                        if begins_object
-                        else ("duplicate-key", "")
-                    )
-                    self._report(code, f"key {key.value!r} stands twice in one mapping{hint}", key)
+                self.has_several_objects |= begins_object
+                if begins_object or path or not self.has_several_objects:  # other keys belong to the next object
+                    hint = ": a line --- before it is missing" if begins_object else ""
+                    self._report("duplicate-key", f"key {key.value!r} stands twice in one mapping{hint}", key)
             else:
                 mapping[key.value] = self._parse_value(item, (*path, key.value))
         return mapping

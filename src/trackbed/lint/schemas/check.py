@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Any
 
 from trackbed.fabric.model.problems import Path
-from trackbed.fabric.model.source import MISSING_SEPARATOR
 from trackbed.lint import kustomize
 from trackbed.lint.document import Document
 from trackbed.lint.finding import Breach
@@ -71,8 +70,7 @@ def check_schema(doc: Document, schemas: Schemas, defined: KindNames = frozenset
     `defined` are versions that CRDs among the manifests define: where no schema has one of them, it is not refused.
     """
     is_local = doc.get("metadata", "annotations", _LOCAL_CONFIG) in (True, "true")
-    is_mixed = any(problem.code == MISSING_SEPARATOR for problem in doc.tree.source.problems)
-    if is_local or is_mixed or (doc.group, doc.kind) in _READ_BY_LINT:
+    if is_local or doc.tree.source.has_several_objects or (doc.group, doc.kind) in _READ_BY_LINT:
         return
     versions = schemas.find_versions(doc.group, doc.kind)
     version = doc.api_version.rpartition("/")[2]
