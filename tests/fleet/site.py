@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,8 @@ INSTEAD: Mapping[str, str] = {
 }
 _GROUND = Path(__file__).with_name("ground.py")
 _UP_SECONDS = 120
+_LOWEST_PORT, _PORTS = 20_000, 12_000
+"""Ports below 32768, where net.ipv4.ip_local_port_range begins."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +88,20 @@ def site(folder: Path, hosts: int, wrong: Mapping[int, str]) -> Iterator[Site]:
         _wait_until_up(started, port, folder / "sshd.log")
         yield Site(folder, hosts, started.pid)
     finally:
-        os.killpg(started.pid, signal.SIGTERM)
+        with log, suppress(ProcessLookupError):  # it may have ended, which the test then tells
+            os.killpg(started.pid, signal.SIGTERM)
         started.wait(60)
-        log.close()
 
 
 def _free_port() -> int:
+    """Find a port below those that the kernel gives to connections, of which one may take it before sshd does."""
     with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+        for _ in range(100):
+            port = _LOWEST_PORT + secrets.randbelow(_PORTS)
+            with suppress(OSError):
+                sock.bind(("", port))
+                return port
+    pytest.fail("no port is free")
 
 
 def _wait_until_up(started: subprocess.Popen[bytes], port: int, log: Path) -> None:
