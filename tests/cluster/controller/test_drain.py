@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
-from trackbed_lab.kubernetes.blocking import connect
 
-from tests.cluster.controller.test_run import NAMESPACE, Ground, scene
-from tests.kinds import installed
+from tests.cluster.controller.test_run import Ground, kubeconfig, scene
 from tests.waiting import wait_for
 from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.controller.objects import NODES, RAILNODES
 from trackbed.cluster.resources.railnode import TAINT
 
+__all__ = ["kubeconfig"]
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def kubeconfig(api_server: Path) -> str:
-    with connect(str(api_server)) as client:
-        installed(client)
-        client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    return str(api_server)
 
 
 def test_pods_leave_by_eviction_and_the_one_that_stays_is_named(kubeconfig: str) -> None:

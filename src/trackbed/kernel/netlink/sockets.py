@@ -101,7 +101,7 @@ class Socket:
         timeout_seconds: float = 10.0,
         max_entries: int | None = None,
     ) -> None:
-        """`max_entries`: longer listings raise OverrunError; None for no limit."""
+        """`max_entries`: listings of which more is chosen raise OverrunError; None for no limit."""
         if netns is None:
             self._socket = _open_socket(family, timeout_seconds)
         else:

@@ -64,7 +64,7 @@ def read_mac(packets: socket.socket, ifindex: int) -> bytes:
 
 
 def send_frame(packets: socket.socket, ifindex: int, ethertype: int, destination_mac: bytes, payload: bytes) -> None:
-    """Send one frame. Raises OSError if the interface is gone (ENODEV) or is down (ENETDOWN)."""
+    """Send one frame. Raises OSError if the interface is gone or down (ENODEV, ENETDOWN), or as `read_name` does."""
     packets.sendto(payload, (read_name(packets, ifindex), ethertype, 0, 0, destination_mac))
 
 
