@@ -13,7 +13,7 @@ SAME: list[tuple[object, object]] = [
     ("1E", "1e18"),
     ("0.5", "500m"),
 ]
-SAME += [("1u", "1000n"), ("x", "x"), ("1.", "1"), (None, None)]
+SAME += [("1u", "1000n"), ("x", "x"), ("1.", "1"), (".5", "500m"), (" 5Gi\n", "5Gi"), (None, None)]
 OTHER: list[tuple[object, object]] = [
     ("1", "2"),
     ("1G", "1Gi"),
@@ -23,6 +23,7 @@ OTHER: list[tuple[object, object]] = [
     ("", "0"),
     ("9" * 99, "9" * 98),
     ("1e999", "1"),
+    (".", "0"),
 ]
 
 

@@ -3,7 +3,9 @@
 import re
 from decimal import Decimal
 
-_QUANTITY = re.compile(r"([+-]?[0-9]{1,30}(?:\.[0-9]{0,30})?)(?:[eE]([+-]?[0-9]{1,2})|([KMGTPE]i|[numkMGTPE]))?")
+_QUANTITY = re.compile(
+    r"\s*([+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30}))(?:[eE]([+-]?[0-9]{1,2})|([KMGTPE]i|[numkMGTPE]))?\s*"
+)
 _SUFFIXES = {
     **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)},
     **{letter: Decimal(1000) ** power for power, letter in enumerate("num", -3)},
@@ -21,7 +23,10 @@ def is_same_quantity(first: object, second: object) -> bool:
 
 
 def parse_quantity(text: str) -> Decimal | None:
-    """Return the value of a Kubernetes quantity, such as 8, 500m or 64Gi; None for any other text."""
+    """Return the value of a Kubernetes quantity, such as 8, .5, 500m or 64Gi; None for any other text.
+
+    Spaces around it do not count, as for the API server. Numbers of over 30 digits and exponents of over 2 are None.
+    """
     match = _QUANTITY.fullmatch(text)
     if match is None or (match[3] and match[3] not in _SUFFIXES):
         return None
