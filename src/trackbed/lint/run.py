@@ -4,17 +4,16 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from pathlib import PurePath
 
 from trackbed.lint.catalogue import load_rules
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.finding import Breach, LintProblem
 from trackbed.lint.ignore import apply_ignores
-from trackbed.lint.kustomize import Builds
 from trackbed.lint.rules import CHECKS
 from trackbed.lint.schemas.check import check_schema, list_defined_versions
 from trackbed.lint.schemas.crds import Schemas
-from trackbed.lint.schemas.removed import find_named_release, find_removal, is_for_older_release
+from trackbed.lint.schemas.removed import find_named_release
+from trackbed.lint.severity import weigh
 from trackbed.lint.templates import is_empty, is_filled_later
 
 _NOTES = {"template", "no-schema", "partial-object", "not-a-manifest", "duplicate-key"}
@@ -23,13 +22,6 @@ _ABSENCES = {"missing-field", "image-missing"}
 """Rules that find what is not there."""
 _REFUSALS = {"text-expected", "resource-not-whole", "request-differs", "hugepages-alone"}
 """Rules that find, as schemas do, what an API server refuses."""
-_TEXTS = {"text-expected", "wrong-type"}
-"""Rules that find values of other types where a text is expected."""
-_YAML_1_1_BOOLEAN = re.compile(r"(?:y|yes|n|no|on|off)\s*(?:#.*)?", re.IGNORECASE)
-_FIXTURES = frozenset({"testdata", "fixtures", "__fixtures__"})
-"""Names of folders with input of tests: Go's, and those of most other languages."""
-_ASSERTION = re.compile(r"\d+-(?:assert|errors?)\b.*\.ya?ml")
-"""Matches names of KUTTL's files with parts of the objects that a test waits for."""
 _STAND_INS = {
     "wrong-type": re.compile(r"[A-Z][A-Z0-9_]+"),
     "bad-value": re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|X{3,}|x{3,}"),
@@ -47,16 +39,16 @@ def lint(
     `reading_breaches` were found while the files were parsed. Comments of the files accept problems (`ignore`). A
     breach of a rule hides breaches of the schema at the same path. Raises SpecError if a CRD cannot be read.
     """
+    release = find_named_release(corpus.select_kinds("ClusterConfiguration", "Cluster"))
     rule_breaches = [
-        _weigh_fixture(_weigh_boolean(breach, corpus.builds)) if breach.rule in _REFUSALS else breach
+        weigh(breach, corpus.builds, release) if breach.rule in _REFUSALS else breach
         for check in CHECKS
         for breach in check(corpus)
     ]
     covered = {_get_location_key(breach) for breach in rule_breaches}
     defined = list_defined_versions(corpus.select_kinds("CustomResourceDefinition"))
-    release = find_named_release(corpus.select_kinds("ClusterConfiguration", "Cluster"))
     schema_breaches = [
-        _weigh_fixture(_weigh_removal(_weigh_boolean(breach, corpus.builds), release))
+        weigh(breach, corpus.builds, release)
         for doc in corpus.documents
         for breach in (check_schema(doc, schemas, defined) if schemas else ())
     ]
@@ -70,38 +62,6 @@ def lint(
     problems = dict.fromkeys(_to_problem(breach, starts) for breach in _note_templates(list(finished)))
     trees = [*(doc.tree for doc in corpus.documents), *(breach.tree for breach in breaches)]
     return apply_ignores(problems, {tree.source.file: tree.lines for tree in trees if tree.position is None})
-
-
-def _weigh_boolean(breach: Breach, builds: Builds) -> Breach:
-    """Return a boolean of YAML 1.1 alone, such as `off`, as a note where Kustomize builds the file: it reads a text."""
-    if breach.rule not in _TEXTS or breach.tree.source.file not in builds.roots:
-        return breach
-    place = breach.tree.find_place(breach.path)
-    written = breach.tree.lines[place.line - 1 : place.line]
-    is_text = any(_YAML_1_1_BOOLEAN.fullmatch(line[place.column - 1 :]) for line in written)
-    return breach._replace(severity="note") if is_text else breach
-
-
-def _weigh_removal(breach: Breach, release: int | None) -> Breach:
-    """Return a breach of a removed version as a note where the file or the cluster is of an older release.
-
-    `release` is the cluster's minor number, None if unknown.
-    """
-    if breach.rule != "unknown-kind":
-        return breach
-    removal = find_removal(str(breach.tree.get("apiVersion")), str(breach.tree.get("kind")))
-    is_old = removal is not None and (
-        is_for_older_release(breach.tree.source.file, removal) or (release is not None and release < removal)
-    )
-    return breach._replace(severity="note") if is_old else breach
-
-
-def _weigh_fixture(breach: Breach) -> Breach:
-    """Return what an API server refuses as a note where the file is input of tests, which may be wrong on purpose."""
-    path = PurePath(breach.tree.source.file)
-    folders = {part.lower() for part in path.parts[:-1]}
-    is_input = not _FIXTURES.isdisjoint(folders) or _ASSERTION.fullmatch(path.name)
-    return breach._replace(severity="note") if is_input else breach
 
 
 def _drop_repeated_notes(breaches: list[Breach]) -> list[Breach]:
