@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.model.source import MAX_DEPTH, Scalar, read_yaml
@@ -89,6 +93,38 @@ def test_the_place_of_a_path_that_ends_early_is_its_deepest_part() -> None:
 def test_a_byte_order_mark_is_no_text() -> None:
     [source] = read_yaml(b"\xef\xbb\xbfa: b", "f.yaml")
     assert source.data == {"a": "b"}
+
+
+@given(st.text(st.sampled_from('\\ud8"\U0001f600\U0010ffff \n'), max_size=12))
+def test_json_has_the_characters_that_its_escapes_stand_for(value: str) -> None:
+    [source] = read_yaml(json.dumps({value: [value]}).encode(), "f.json")
+    assert source.data == {value: [value]}
+
+
+def test_what_stands_behind_an_escape_of_json_keeps_its_place() -> None:
+    [source] = read_yaml(b'{"a": "\\ud83d\\ude00", "b": "x"}', "f.json")
+    assert source.data == {"a": "\U0001f600", "b": "x"}
+    assert str(source.find_place(("b",))) == "f.json:1:28"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(r'a: "\ud83d\ude00"', id="YAML, as the API server reads it"),
+        pytest.param(r'{"a": "\ud83d"}', id="half a pair"),
+        pytest.param(r'{"a": "\ude00\ud83d"}', id="a pair in the other order"),
+        pytest.param(r'{"a": "\ud83d\ude00 \ue03d\ue600"}', id="beside characters that stand for such escapes"),
+    ],
+)
+def test_surrogates_are_read_where_two_of_them_are_one_character_of_json(text: str) -> None:
+    with pytest.raises(SpecError, match="invalid Unicode character escape code"):
+        read_yaml(text.encode(), "f")
+
+
+def test_tabs_of_json_are_no_mistake() -> None:
+    with pytest.raises(SpecError) as caught:
+        read_yaml(b'{\n\t"a": [1,,]\n}', "f.json")
+    assert str(caught.value) == "f.json:2:10: error: this is not YAML: did not find expected node content [bad-yaml]"
 
 
 def test_empty_documents_are_passed_over() -> None:

@@ -5,12 +5,14 @@ Input is untrusted: its size, depth and size after alias expansion are limited, 
 """
 
 import re
+from itertools import chain
 from typing import Any, NamedTuple
 
 import yaml
 from yaml.composer import Composer, ComposerError
 
 from trackbed.fabric.model.problems import Path, Place, Problem, SpecError
+from trackbed.fabric.surrogates import hide_surrogates, is_json, restore_characters
 
 MAX_BYTES = 16 * 1024 * 1024
 """A lock file of 100,000 nodes has 3 MB."""
@@ -146,7 +148,11 @@ def read_yaml(content: bytes, file: str, max_bytes: int = MAX_BYTES) -> list[Yam
     """Parse every document of a YAML file; SpecError if it is too large, not UTF-8 or not YAML."""
     text = decode_text(content, file, max_bytes)
     try:
-        return [YamlDocument(file, node) for node in _compose(text, file) if not is_null(node)]
+        readable = hide_surrogates(text)
+        nodes = _compose(readable, file)
+        if readable is not text:
+            _restore_values(nodes)
+        return [YamlDocument(file, node) for node in nodes if not is_null(node)]
     except yaml.YAMLError as error:
         raise SpecError([_translate_yaml_error(error, text, file)]) from error
 
@@ -160,6 +166,20 @@ def _compose(text: str, file: str) -> list[yaml.Node]:
     except ComposerError:  # an anchor that stands twice, or an alias of none
         _check_depth(text, file)
         return list(yaml.compose_all(text, Loader=_RedefiningLoader))
+
+
+def _restore_values(nodes: list[yaml.Node]) -> None:
+    """Put right the values of JSON in which surrogates were hidden."""
+    remaining, known = list(nodes), set[int]()
+    while remaining:
+        node = remaining.pop()
+        if id(node) in known:
+            continue
+        known.add(id(node))
+        if isinstance(node, yaml.ScalarNode):
+            node.value = restore_characters(node.value)
+        else:
+            remaining += chain.from_iterable(node.value) if isinstance(node, yaml.MappingNode) else node.value
 
 
 class _RedefiningLoader(Composer, yaml.CBaseLoader):
@@ -215,7 +235,7 @@ def _translate_yaml_error(error: yaml.YAMLError, text: str, file: str) -> Proble
     place = Place(file, mark.line + 1, mark.column + 1)
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
-    if "\t" in line[: mark.column + 1]:
+    if "\t" in line[: mark.column + 1] and not is_json(text):
         position = Place(file, mark.line + 1, line.index("\t") + 1)
         return Problem("tab", "a tab indents this line; YAML allows spaces only", place=position)
     problem = getattr(error, "problem", None) or str(error)

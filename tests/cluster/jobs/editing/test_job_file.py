@@ -187,16 +187,17 @@ def test_a_collection_gains_members_in_its_own_style(field: str, expected: str) 
     assert _patched(patched) == patched
 
 
-POD_VALUES = yaml.safe_load(POD) | {"metadata": {"annotations": {"a": "\u00e9"}, "labels": {}}}
+POD_VALUES = yaml.safe_load(POD) | {"metadata": {"annotations": {"a": "\u00e9 \U0001f600"}, "labels": {}}}
 
 
+@pytest.mark.parametrize("ascii_only", [True, False])
 @pytest.mark.parametrize("indent", [None, 1, 2, 4, "\t"])
-def test_json_stays_json_and_keeps_its_layout(indent: int | str | None) -> None:
+def test_json_stays_json_and_keeps_its_layout(indent: int | str | None, ascii_only: bool) -> None:
     POD_VALUES["spec"]["containers"][0].pop("odd", None)
-    text = json.dumps(POD_VALUES, indent=indent, ensure_ascii=False)
+    text = json.dumps(POD_VALUES, indent=indent, ensure_ascii=ascii_only)
     patched = _patched(text)
     assert lost(json.loads(text), json.loads(patched)) == []
-    assert json.dumps(json.loads(patched), indent=indent, ensure_ascii=False) == patched
+    assert json.dumps(json.loads(patched), indent=indent, ensure_ascii=ascii_only) == patched
     assert _patched(patched) == patched
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
+from trackbed.fabric.surrogates import hide_surrogates, restore_characters
 from trackbed.fabric.typed_yaml import parse_scalar
 
 _PROPERTIES = re.compile(r"[&!][^\s,\[\]{}]*(?:[ \t]+[&!][^\s,\[\]{}]*)?")
@@ -80,7 +81,9 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._events: Iterator[Any] = yaml.parse(text, Loader=yaml.CBaseLoader)
+        readable = hide_surrogates(text)
+        self._has_hidden = readable is not text
+        self._events: Iterator[Any] = yaml.parse(readable, Loader=yaml.CBaseLoader)
         self._anchors: dict[str, Node] = {}
 
     def parse(self) -> Iterator[Node]:
@@ -116,6 +119,8 @@ class _Parser:
 
     def _build_scalar(self, event: Any, start: int) -> Node:  # noqa: ANN401 - as above
         style = event.style or ""
+        if self._has_hidden:
+            event.value = restore_characters(event.value)
         end = self._find_block_end(event, start) if style in ("|", ">") else max(start, event.end_mark.index)
         return Node("scalar", start, end, 0, style, event.value, _type_scalar(event))
 
