@@ -115,3 +115,8 @@ def test_objects_without_a_line_between_them_are_one_mistake_each() -> None:
         (5, "key 'apiVersion' stands twice in one mapping: a line --- before it is missing"),
         (9, "key 'apiVersion' stands twice in one mapping: a line --- before it is missing"),
     ]
+
+
+def test_a_line_is_missing_between_objects_and_not_behind_a_version_alone() -> None:
+    _, [breach] = parse_manifests(b"apiVersion: v1\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "map.yaml")
+    assert breach.message == "key 'apiVersion' stands twice in one mapping"

@@ -104,7 +104,7 @@ class YamlDocument:
             if not isinstance(key, yaml.ScalarNode):
                 self._report("bad-key", "a key must be plain text", key)
             elif key.value in mapping:
-                begins_object = not path and key.value == _FIRST_KEY
+                begins_object = not path and key.value == _FIRST_KEY and "kind" in mapping
                 self.has_several_objects |= begins_object
                 if begins_object or path or not self.has_several_objects:  # other keys belong to the next object
                     hint = ": a line --- before it is missing" if begins_object else ""
