@@ -65,11 +65,25 @@ def test_the_exit_status_says_what_was_found(text: str, status: int) -> None:
 
 
 def test_a_torn_file_does_not_hide_the_others(folder: Path) -> None:
-    (folder / "torn.yaml").write_text("a: [\n")
+    (folder / "torn.yaml").write_text("kind: Pod\na: [\n")
+    (folder / "deep.yaml").write_text("[" * 600 + "]" * 600)
     result = run(folder)
     assert result.exit_code == 2
-    assert "torn.yaml:2:1: error: this is not YAML" in result.stderr
+    assert "torn.yaml:3:1: error: this is not YAML" in result.stderr
+    assert "deep.yaml:1:42: error: this is nested more than 40 levels deep" in result.stderr
     assert "host-bits" in result.stdout
+
+
+@pytest.mark.parametrize("raw", [b"[Server]\nport = 80\n", b"# \xa9 3GPP\na: b\n"], ids=["TOML", "Latin-1"])
+def test_a_file_of_another_kind_is_a_note_in_a_folder_and_wrong_input_where_it_is_named(
+    tmp_path: Path, raw: bytes
+) -> None:
+    (tmp_path / "config.yml").write_bytes(raw)
+    (tmp_path / "note.yaml").write_text(_NOTE)
+    result = run(tmp_path)
+    assert result.exit_code == 0
+    assert "this is not YAML in UTF-8, and has no apiVersion and kind, so it was not checked" in result.stdout
+    assert run(tmp_path, tmp_path / "config.yml").exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from trackbed.cli.terminal import emit_document, print_prose, print_styled
 from trackbed.fabric.counts import format_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from trackbed.lint.catalogue import Rule
     from trackbed.lint.document import Document
@@ -96,12 +96,12 @@ def command(
         refuse("--update-baseline writes the file of --baseline FILE; name one")
     texts = dict(read_texts(paths))
     is_live = cluster and not paths
-    documents, breaches, failed = (read_cluster(kubeconfig), [], False) if is_live else read_documents(texts)
+    documents, breaches, failed = (read_cluster(kubeconfig), [], False) if is_live else read_documents(texts, paths)
     # An API server has checked the objects that it holds; its own version may have other fields than the shipped one.
     schemas = None if is_live and not crds else load_schemas(crds, read_crds(kubeconfig) if cluster else ())
     problems = _find_problems(documents, breaches, schemas, nodes)
     if fix:
-        problems = _apply_fixes(texts, problems, schemas, nodes)
+        problems = _apply_fixes(texts, paths, problems, schemas, nodes)
     if baseline is not None:
         problems = _apply_baseline(problems, Path(baseline), update=update_baseline)
     _print_problems(problems, output_format, texts)
@@ -146,7 +146,11 @@ def _find_problems(
 
 
 def _apply_fixes(
-    texts: dict[str, bytes], problems: tuple[LintProblem, ...], schemas: Schemas | None, nodes: int | None
+    texts: dict[str, bytes],
+    paths: Collection[str],
+    problems: tuple[LintProblem, ...],
+    schemas: Schemas | None,
+    nodes: int | None,
 ) -> tuple[LintProblem, ...]:
     """Write the safe fixes, print them as a diff, and return the problems that remain."""
     from trackbed.lint.fix import apply_fixes, render_diff
@@ -160,7 +164,7 @@ def _apply_fixes(
         if after != before:
             replace_file(Path(file), after.encode("utf-8"))
             texts[file] = after.encode("utf-8")
-    documents, breaches, _ = read_documents(texts)
+    documents, breaches, _ = read_documents(texts, paths)
     return _find_problems(documents, breaches, schemas, nodes)
 
 

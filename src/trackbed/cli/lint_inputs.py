@@ -11,7 +11,7 @@ import click
 from trackbed.cli.options import read_input_or_exit, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from trackbed.lint.document import Document
     from trackbed.lint.finding import Breach
@@ -45,18 +45,26 @@ def _list_manifests(path: Path) -> list[Path]:
     return kept
 
 
-def read_documents(texts: dict[str, bytes]) -> tuple[list[Document], list[Breach], bool]:
-    """Return the documents, the breaches found while reading, and whether a file could not be read."""
+def read_documents(texts: dict[str, bytes], paths: Collection[str]) -> tuple[list[Document], list[Breach], bool]:
+    """Return the documents, the breaches found while reading, and whether a file could not be read.
+
+    Folders hold all kinds of files, so one that `paths` does not name and that shows no object is a note.
+    """
     from trackbed.fabric.model.problems import SpecError
-    from trackbed.lint.manifests import parse_manifests
+    from trackbed.lint.manifests import note_other_file, parse_manifests
 
     documents: list[Document] = []
     breaches: list[Breach] = []
     failed = False
+    named = {"<stdin>", *(str(Path(path)) for path in paths)}
     for file, raw in texts.items():
         try:
             objects, early = parse_manifests(raw, file)
         except SpecError as error:
+            note = None if file in named else note_other_file(raw, file, error)
+            if note:
+                breaches.append(note)
+                continue
             failed = True
             for problem in error.problems:
                 click.echo(problem, err=True)

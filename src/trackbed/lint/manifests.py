@@ -1,5 +1,6 @@
 """Manifest files, in YAML or JSON, as documents. Each item of a List is a document."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from posixpath import basename
@@ -13,6 +14,10 @@ from trackbed.lint.kustomize import FILES, GROUP
 from trackbed.lint.templates import has_expressions, mask_expressions
 from trackbed.lint.tree import Tree, enumerate_mappings
 
+_NOT_YAML = {"bad-yaml", "tab"}
+"""Codes of problems that libyaml reports."""
+_OBJECT_KEY = re.compile(rb"\b(?:apiVersion|kind)[\"']?\s*:")
+
 
 def parse_manifests(raw: bytes, file: str) -> tuple[list[Document], list[Breach]]:
     """Return the documents of a manifest file, and the breaches found while parsing it.
@@ -23,7 +28,7 @@ def parse_manifests(raw: bytes, file: str) -> tuple[list[Document], list[Breach]
         sources = read_yaml(raw, file)
         is_template = any(problem.code == "bad-key" for source in sources for problem in source.problems)
     except SpecError as error:
-        if {problem.code for problem in error.problems} - {"bad-yaml", "tab"}:
+        if {problem.code for problem in error.problems} - _NOT_YAML:
             raise
         sources, is_template = [], True
         if not has_expressions(raw.decode("utf-8-sig")):
@@ -47,10 +52,22 @@ def _parse_template(text: str, file: str) -> tuple[list[Document], list[Breach]]
     return documents, [note, *(breach for breach in breaches if breach.rule != "not-a-manifest")]
 
 
+def note_other_file(raw: bytes, file: str, error: SpecError) -> Breach | None:
+    """Return a note on a file that is no YAML, by `error`, and shows no object, such as TOML; None for all others."""
+    if {problem.code for problem in error.problems} - _NOT_YAML - {"not-utf8"} or _OBJECT_KEY.search(raw):
+        return None
+    message = "this is not YAML in UTF-8, and has no apiVersion and kind, so it was not checked"
+    return _build_file_note("not-a-manifest", file, message)
+
+
 def _build_template_note(file: str) -> Breach:
-    tree = Tree(None, read_yaml(b"[]", file)[0], ())
     message = "this is a template, so values that it fills in were not checked; render it first"
-    return Breach("template", tree, (), message, place=Place(file, 1, 1))
+    return _build_file_note("template", file, message)
+
+
+def _build_file_note(rule: str, file: str, message: str) -> Breach:
+    tree = Tree(None, read_yaml(b"[]", file)[0], ())
+    return Breach(rule, tree, (), message, place=Place(file, 1, 1))
 
 
 def _parse_sources(sources: list[YamlDocument], text: str) -> tuple[list[Document], list[Breach]]:
