@@ -95,6 +95,16 @@ def answer(here: lab.VmLab, node: str, *words: str) -> dict[str, Any]:
     return document
 
 
+def apply_fabric(here: lab.VmLab, node: str, fabric: str) -> None:
+    """Apply a Fabric in a server, also one that replaces another's, as a person does who has read the differences."""
+    answer(here, node, "apply", "-f", fabric, "--removals", count_removals(here, node, fabric), "--yes")
+
+
+def count_removals(here: lab.VmLab, node: str, fabric: str) -> str:
+    """The number of removals that `diff` shows."""
+    return str(answer(here, node, "diff", "-f", fabric)["totals"]["remove"])
+
+
 def files(text: str, node: str) -> dict[str, str]:
     """Path -> content of every file that a Fabric puts on a server."""
     of = next(node_plan for node_plan in planned(text).nodes if node_plan.name == node)

@@ -58,19 +58,19 @@ def test_power_may_be_cut_at_any_moment_of_apply(here: lab.VmLab) -> None:
 
 def _took(here: lab.VmLab, node: str, fabric: str) -> tuple[float, float]:
     """How long it takes until a change can be made, and until all are."""
-    seconds = []
-    for words in (("diff",), ("apply", "--yes")):
-        began = time.monotonic()
-        servers.answer(here, node, *words, "-f", fabric)
-        seconds.append(time.monotonic() - began)
-    return seconds[0], seconds[1]
+    began = time.monotonic()
+    removals = servers.count_removals(here, node, fabric)
+    looked = time.monotonic()
+    servers.answer(here, node, "apply", "-f", fabric, "--removals", removals, "--yes")
+    return looked - began, time.monotonic() - looked
 
 
 def _cut(here: lab.VmLab, node: str, fabric: str, window: tuple[float, float]) -> str:
     """Cut the power of a server within an apply; what is wrong afterwards, if anything."""
     channel = here.find_server(node).channel
     before, delay = read_boot_id(channel), random.uniform(0.7 * window[0], window[1])  # noqa: S311 - moments, not secrets
-    applying = threading.Thread(target=_ignored, args=(here, node, fabric))
+    removals = servers.count_removals(here, node, fabric)
+    applying = threading.Thread(target=_ignored, args=(here, node, fabric, removals))
     applying.start()
     applying.join(delay)
     cut_power(Path(here.folder) / node)
@@ -80,22 +80,22 @@ def _cut(here: lab.VmLab, node: str, fabric: str, window: tuple[float, float]) -
     contents = json.loads(execute_command(channel, [sys.executable, "-c", _READ, *paths], 60).output)
     whole = [servers.files(text, node) for text in (USUAL, OTHER)]
     half = [path for path, text in contents.items() if text not in {files.get(path) for files in whole}]
-    servers.answer(here, node, "apply", "-f", fabric, "--yes")
+    servers.apply_fabric(here, node, fabric)
     left = servers.answer(here, node, "diff", "-f", fabric)["changes"]
     wrong = [change["what"] for change in left if not change.get("reboot")]
     return f"cut after {delay:.1f} s: half files {half}, left {wrong}" if half or wrong else ""
 
 
-def _ignored(here: lab.VmLab, node: str, fabric: str) -> None:
+def _ignored(here: lab.VmLab, node: str, fabric: str, removals: str) -> None:
     with suppress(ChannelError):  # the power goes
-        servers.trackbed(here, node, "apply", "-f", fabric, "--yes")
+        servers.trackbed(here, node, "apply", "-f", fabric, "--removals", removals, "--yes")
 
 
 @pytest.mark.slow
 def test_each_fault_is_named_first_and_a_mended_server_is_sound(here: lab.VmLab) -> None:
     for node, text in ALONE.items():
         servers.place(here, text, f"{node}.yaml")
-    servers.both(here, lambda node: servers.answer(here, node, "apply", "-f", f"/run/own/{node}.yaml", "--yes"))
+    servers.both(here, lambda node: servers.apply_fabric(here, node, f"/run/own/{node}.yaml"))
     servers.both(here, lambda node: lab.reboot_server(here, node, servers.SECONDS))
     ids = [fault.id for fault in FAULTS]
     halves = {"node-0": ids[::2], "node-1": ids[1::2]}
