@@ -87,7 +87,7 @@ _ABSENT = "nothing that they check is here"
 
 
 _SEVERAL = 2
-"""Ends of a fault between nodes; one that a single node shows is as one of its own."""
+"""Nodes of a fault between nodes; one that a single node shows, such as two of its cables swapped, is its own."""
 
 
 def select_finding_to_fix(findings: Iterable[Finding]) -> Finding | None:
@@ -102,7 +102,7 @@ def select_finding_to_fix(findings: Iterable[Finding]) -> Finding | None:
         key=lambda finding: (
             finding.because is not None,
             finding.verdict != "fail",
-            len(finding.ends) < _SEVERAL,
+            len({end.node for end in finding.ends}) < _SEVERAL,
             order.get(finding.id, -1),
         ),
         default=None,

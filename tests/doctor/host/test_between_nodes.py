@@ -22,7 +22,7 @@ from trackbed.doctor.across.excerpt import (
 )
 from trackbed.doctor.across.judgement import CHECKS, judge_nodes, list_check_ids
 from trackbed.doctor.across.rail_order import RailPosition
-from trackbed.doctor.catalogue import load_catalogue
+from trackbed.doctor.catalogue import build_finding, load_catalogue
 from trackbed.doctor.diagnosis import diagnose_nodes, select_finding_to_fix
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.model.load import load_fabric
@@ -245,13 +245,37 @@ def test_several_unusual_versions_are_named_in_the_order_of_the_nodes() -> None:
     assert ends == [f"gpu00{number}" for number in range(2, 7)]
 
 
+def swap_cables_within(name: str, site: dict[str, NodeExcerpt]) -> None:
+    first, second = site[name].cables or ()
+    at_first, at_second = (
+        msgspec.structs.replace(cable, leaf=other.leaf) for cable, other in ((first, second), (second, first))
+    )
+    change_excerpt(name, cables=(at_first, at_second))(site)
+
+
+@pytest.mark.parametrize(
+    ("swap", "first"),
+    [
+        pytest.param(lambda site: swap_cables_within("gpu002", site), "names-on-wrong-device", id="within a node"),
+        pytest.param(swap_cables, "fabric-port-on-wrong-leaf", id="between nodes"),
+    ],
+)
+def test_a_fault_that_one_node_shows_comes_behind_its_causes_in_that_node(
+    swap: Callable[[dict[str, NodeExcerpt]], None], first: str
+) -> None:
+    """Where the names of two ports are exchanged, each seems to be at the leaf of the other."""
+    site, node = dict(SITE), NODES["gpu002"]
+    swap(site)
+    named = build_finding("names-on-wrong-device", node, node.ports[1], ok=False, evidence="0000:18:00.0")
+    finding = select_finding_to_fix([*judge_nodes(list(site.values()), NODES), named])
+    assert finding is not None
+    assert finding.id == first
+
+
 def test_two_nodes_with_their_cables_swapped_within_are_two_pairs() -> None:
     site = dict(SITE)
     for name in ("gpu001", "gpu002"):
-        first, second = site[name].cables or ()
-        swapped = (first.leaf, second.leaf)
-        cables = (msgspec.structs.replace(first, leaf=swapped[1]), msgspec.structs.replace(second, leaf=swapped[0]))
-        change_excerpt(name, cables=cables)(site)
+        swap_cables_within(name, site)
     findings = [finding for finding in judge_nodes(list(site.values()), NODES) if finding.verdict == "fail"]
     assert [[str(end) for end in finding.ends] for finding in findings] == [
         ["gpu001 rail 0", "gpu001 rail 1"],
