@@ -35,7 +35,7 @@ spec:
   mtu: {mtu}
   vfs: {{count: {vfs}}}
   rdma: {{namespaceMode: shared}}
-  kernel: {{hugepages: [{{size: 2M, count: {pages}}}]}}
+  kernel: {{iommu: passthrough, hugepages: [{{size: 2M, count: {pages}}}]}}
   otherRanges: {{docker: []}}
 """
 USUAL = FABRIC.format(hosts="node-[0-1]", ipv4="10.64.0.0/15", mtu=9000, vfs=2, pages=16)

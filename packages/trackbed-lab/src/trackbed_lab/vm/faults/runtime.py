@@ -37,6 +37,7 @@ def _disable_cdi(server: FaultyServer) -> None:
 
 def _truncate_spec(server: FaultyServer) -> None:
     _start_containerd(server)
+    server.write_file("/etc/containerd/config.toml", "version = 3\n")  # without one CDI is off, as before containerd 2
     server.write_file("/etc/cdi/lab.json", _SPEC[:40])
 
 
