@@ -49,6 +49,7 @@ _NETPLAN_KEYS = frozenset(
 _PORT_COMMANDS = frozenset(
     {"await", "up", "show", "verbs", "dcbx", "ets", "pfc", "dscp", "tos", "address", "guard", "managed"}
 )
+_CONTINUE = " && continue"
 _FILE_LOOP = re.compile(r"for file in (\S+); do put \"\$file\" ([0-9]+); done")
 
 
@@ -90,8 +91,11 @@ def check_port_commands(node: NodePlan, netdev: str, lines: list[str]) -> None:
     folders = (f"/sys/class/net/{netdev}/", f"/sys/bus/pci/devices/{pci}/")
     loops = [match for line in lines if (match := _FILE_LOOP.fullmatch(line))]
     assert all(match[1].startswith(folders) for match in loops), lines
-    for name, *words in read_commands([line for line in lines if not _FILE_LOOP.fullmatch(line)]):
-        if name in _PORT_COMMANDS:
+    commands = [line.removesuffix(_CONTINUE) for line in lines if not _FILE_LOOP.fullmatch(line)]
+    for name, *words in read_commands(commands):
+        if name == "misnamed":
+            assert words == [netdev, pci], words
+        elif name in _PORT_COMMANDS:
             assert words[0] == netdev, (name, words)
         else:
             assert name in {"put", "vfs", "settle"}, name

@@ -3,14 +3,14 @@
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.host.kinds.test_vfs import PCI, number, ports, vf, wanted
 from tests.host.places import Host
-from tests.host.steps.fabrics import node_plan
+from tests.host.steps.fabrics import P2P, node_plan
 from tests.host.trees import everything_below, grow
 from trackbed.host.kinds import file
 from trackbed.host.setting import Setting
@@ -192,6 +192,32 @@ def test_the_boot_script_leaves_the_address_of_a_vf_in_a_pod(host: Host, tmp_pat
     script(host, tmp_path, ip=f'[ "$1 $2" != "link show" ] || echo "{SHOWN}"')
     assert not host.machine.locate("/sys/bus/pci/drivers_probe").exists()
     assert not any("mac" in line for line in heard(tmp_path))
+
+
+@pytest.mark.parametrize("names", [PCI, PCI[::-1]], ids=["as planned", "exchanged"])
+def test_the_boot_script_sets_vfs_only_through_the_planned_device(
+    host: Host, tmp_path: Path, names: Sequence[str]
+) -> None:
+    vf(host, "0000:18:00.2", netdev="eth0v0")
+    for port, pci in zip(("eth0", "eth1"), names, strict=True):
+        link = host.machine.locate(f"/sys/class/net/{port}/device")
+        link.unlink(missing_ok=True)
+        link.symlink_to(host.machine.locate(f"/sys/bus/pci/devices/{pci}"))
+    ports = ", ".join(f'{{pci: "{pci}", netdev: eth{rail}}}' for rail, pci in enumerate(PCI))
+    plan = node_plan(P2P, f"[{ports}]", spec="  vfs: {count: 4}\n  names: {netdev: keep}\n")
+    settings = iter_settings(plan, frozenset({"qos"}))
+    ran = script(host, tmp_path, settings=settings, ip=f'[ "$1 $2" != "link show" ] || echo "{SHOWN}"')
+    if names == PCI:
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert f"ip link set dev eth0 vf 0 mac {MACS[0]}" in heard(tmp_path)
+    else:
+        assert ran.returncode == 1
+        assert ran.stderr.splitlines() == [
+            f"trackbed: {port} is {names[index]} and not {PCI[index]}: its VFs and QoS stay as they are"
+            for index, port in enumerate(("eth0", "eth1"))
+        ]
+        assert not (tmp_path / "heard").exists()
+        assert [number(host, pci) for pci in PCI] == ["0", "0"]
 
 
 def test_the_boot_script_does_one_port(host: Host, tmp_path: Path) -> None:

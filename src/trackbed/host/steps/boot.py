@@ -8,7 +8,8 @@
 
 A driver that is loaded again (openibd, a driver container, a health recovery) makes its ports anew, without VFs and
 QoS. A port's unit ends with its device (BindsTo=), and udev starts it with the next one (SYSTEMD_WANTS=,
-systemd.device(5)). A port that returns from a pod's network namespace is a new device, too.
+systemd.device(5)). A port that returns from a pod's network namespace is a new device, too. So is a name that moves to
+another device: the script leaves a port alone whose name is not on the planned PCI device.
 
 Everything is enabled by files and not by `systemctl enable`, so that all parts can be compared and restored.
 
@@ -125,6 +126,8 @@ def _iter_lines(node: NodePlan, port: PortPlan, wants: Iterable[object]) -> Iter
     ]
     if node.common.vfs or any(lines):
         yield f"await {quote(port.netdev)}\n"
+        if port.pci:
+            yield f"misnamed {quote(port.netdev)} {quote(port.pci)} && continue\n"
     if node.common.vfs:
         yield from _iter_vf_lines(node, port)
     if any(lines):
