@@ -39,6 +39,17 @@ def test_programs_run_side_by_side_and_are_told_in_the_order_asked(tmp_path: Pat
     assert [snapshot.get_output(name) for name in names] == names
 
 
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_a_program_that_would_load_the_rdma_stack_runs_only_where_it_is_loaded(
+    tmp_path: Path, *, is_loaded: bool
+) -> None:
+    if is_loaded:
+        (tmp_path / "sys/class/infiniband").mkdir(parents=True)
+    programs = ("ibv_devinfo",), ("rdma", "-j", "dev", "show")
+    snapshot = read_snapshot(Machine(tmp_path, runner=Together(1)), Wanted(commands=(*programs, ("ibstat",))))
+    assert list(snapshot.outputs) == [*(programs if is_loaded else ()), ("ibstat",)]
+
+
 class Refusing(Machine):
     """A machine whose kernel refuses to open what is called `refused`."""
 

@@ -30,6 +30,12 @@ _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _PARALLEL_PROGRAMS = 8
 """Programs spend most of their time waiting for firmware and sockets."""
 
+_RDMA_CLASS = "/sys/class/infiniband"
+"""It exists where ib_core is loaded."""
+_RDMA_PROGRAMS = frozenset({"ibv_devinfo", "rdma"})
+"""Programs that open NETLINK_RDMA, for which the kernel loads ib_core (net/netlink/af_netlink.c, netlink_create): they
+would change what is read, and there is nothing for them to print."""
+
 MAX_FILE_BYTES = 1 << 20
 """Size limit of each file, so that a log or a wrong pattern cannot exhaust memory."""
 
@@ -198,8 +204,16 @@ def _list_folder(machine: Machine, path: str) -> tuple[str, ...]:
 
 def _run_commands(machine: Machine, wanted: Wanted) -> dict[tuple[str, ...], ProgramResult]:
     """Run the commands in parallel; return their outcomes in the order of the commands."""
-    if not wanted.commands:
+    commands = [argv for argv in wanted.commands if argv[0] not in _RDMA_PROGRAMS or _has_rdma(machine)]
+    if not commands:
         return {}
-    with ThreadPoolExecutor(min(_PARALLEL_PROGRAMS, len(wanted.commands)), "take") as threads:
-        outcomes = zip(wanted.commands, threads.map(machine.run, wanted.commands))
+    with ThreadPoolExecutor(min(_PARALLEL_PROGRAMS, len(commands)), "take") as threads:
+        outcomes = zip(commands, threads.map(machine.run, commands))
         return {argv: outcome for argv, outcome in outcomes if isinstance(outcome, ProgramResult)}
+
+
+def _has_rdma(machine: Machine) -> bool:
+    try:
+        return machine.locate(_RDMA_CLASS).is_dir()
+    except _READ_ERRORS:
+        return False
