@@ -38,7 +38,7 @@ _EXIT_SECONDS = 5.0
 _FREEBIND = 15  # linux/in.h, IP_FREEBIND
 _TIMEX_LONGS, _ADJ_MAXERROR, _ADJ_STATUS = 26, 0x4, 0x10
 _ENVIRONMENT = {
-    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "PATH": f"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{Path(sys.executable).parent}",  # trackbed
     "HOME": "/root",
     "LANG": "C.UTF-8",
     "TERM": "dumb",
