@@ -136,6 +136,12 @@ def test_equal_objects_are_noted_and_others_are_warned_of() -> None:
     ]
 
 
+def test_patches_of_one_object_are_no_duplicates() -> None:
+    patch = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {{name: a}}\nspec: {{template: {{spec: {}}}}}\n"
+    texts = [patch.format(f"{{containers: [{{name: {name}, env: []}}]}}") for name in "ab"]
+    assert {problem[1] for problem in find("---\n".join(texts))} == {"partial-object"}
+
+
 def test_states_of_an_object_that_a_server_returned_are_no_duplicates() -> None:
     metadata = [f"{{name: a, resourceVersion: '{number}', uid: u}}" for number in range(3)]
     assert find("".join(f"apiVersion: v1\nkind: ConfigMap\nmetadata: {text}\n---\n" for text in metadata)) == []

@@ -6,6 +6,7 @@ from trackbed.fabric.model.problems import Path
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.document import Document
 from trackbed.lint.finding import Breach, Edit
+from trackbed.lint.schemas.partial import is_partial
 from trackbed.lint.tree import enumerate_mappings
 
 _CLUSTER_SCOPED_KINDS = {
@@ -47,10 +48,11 @@ def check_duplicates(corpus: Corpus) -> Iterator[Breach]:
     """Find objects of one file with the same kind, namespace and name; files may be alternatives.
 
     An object that a server has returned may be in its file in several states, as `kubectl get --watch` prints them.
+    Several patches may be for one object.
     """
     first: dict[tuple[object, str], Document] = {}
     for doc in corpus.documents:
-        if doc.get("metadata", "resourceVersion"):
+        if doc.get("metadata", "resourceVersion") or is_partial(doc, ()):
             continue
         key = (doc.identity, doc.tree.source.file)
         if key in first:
