@@ -68,6 +68,14 @@ def test_a_name_in_capitals_in_place_of_another_text_is_filled_in_if_it_has_seve
     assert _lint(volume.format("FILESTORE_CAPACITY")) == [("template", 4)]
     assert _lint(volume.format("XXX")) == [("template", 4)]
     assert _lint(volume.format("BIG")) == [("bad-value", 4)]
+    assert _lint(volume.replace("name: a", "name: NAME").format("BIG")) == [("template", 4)]
+
+
+@pytest.mark.parametrize("value", ["your-redis-password", "Replace_this_with_base64", "enterYourSecret==", "KEY-ID"])
+def test_words_that_tell_what_a_secret_needs_are_filled_in(value: str) -> None:
+    text = "apiVersion: v1\nkind: Secret\nmetadata: {{name: a}}\ndata: {{key: {}}}\n"
+    assert _lint(text.format(f"'{value}'")) == [("template", 4)]
+    assert _lint(text.format("'it-is-a-password'")) == [("bad-value", 4)]
 
 
 def test_a_variable_of_a_shell_script_is_a_value() -> None:

@@ -14,7 +14,7 @@ from trackbed.lint.schemas.check import check_schema, list_defined_versions
 from trackbed.lint.schemas.crds import Schemas
 from trackbed.lint.schemas.removed import find_named_release
 from trackbed.lint.severity import weigh
-from trackbed.lint.templates import is_empty, is_filled_later
+from trackbed.lint.templates import is_empty, is_filled_later, is_template
 
 _NOTES = {"template", "no-schema", "partial-object", "not-a-manifest", "duplicate-key"}
 """Rules whose breaches hold whatever a template fills in."""
@@ -24,9 +24,12 @@ _REFUSALS = {"text-expected", "resource-not-whole", "request-differs", "hugepage
 """Rules that find, as schemas do, what an API server refuses."""
 _STAND_INS = {
     "wrong-type": re.compile(r"[A-Z][A-Z0-9_]+"),
-    "bad-value": re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|X{3,}|x{3,}"),
+    "bad-value": re.compile(r"[A-Z][A-Z0-9]*(?:[_-][A-Z0-9]+)+|X{3,}|x{3,}"),
 }
-"""By rule, what a script or a person replaces: of a value of the right type, only names with an underscore, and XXX."""
+"""By rule, what a script or a person replaces: of a value of the right type, only names of several words, and XXX."""
+_REQUESTS = frozenset({"your", "replace", "enter", "insert", "changeme", "placeholder", "base64", "encoded"})
+"""Words of a secret's value that tells a person what to write there."""
+_WORDS = re.compile(r"[A-Z]?[a-z]+[0-9]*|[A-Z]+")
 _ObjectStarts = dict[str, list[tuple[int, str]]]
 """First line and title of each object, by file."""
 
@@ -108,10 +111,20 @@ def _note_templates(breaches: list[Breach]) -> Iterator[Breach]:
 
 
 def _is_stand_in(breach: Breach) -> bool:
-    """Return whether a name in capitals, as FILESTORE_CAPACITY or PORT, stands where it cannot be the value."""
-    pattern = _STAND_INS.get(breach.rule)
+    """Return whether a name in capitals, as FILESTORE_CAPACITY or PORT, stands where it cannot be the value.
+
+    In a template any word in capitals does. In a secret, so do words such as `your-base64-encoded-password`.
+    """
+    pattern = _STAND_INS.get("wrong-type" if breach.rule == "bad-value" and is_template(breach.tree) else breach.rule)
     value = breach.tree.get(*breach.path) if pattern else None
-    return isinstance(value, str) and pattern is not None and pattern.fullmatch(value) is not None
+    if not isinstance(value, str) or pattern is None:
+        return False
+    is_request = breach.rule == "bad-value" and breach.tree.get("kind") == "Secret" and _is_request(value)
+    return pattern.fullmatch(value) is not None or is_request
+
+
+def _is_request(value: str) -> bool:
+    return not _REQUESTS.isdisjoint(word.lower() for word in _WORDS.findall(value))
 
 
 def _get_location_key(breach: Breach) -> tuple[object, ...]:

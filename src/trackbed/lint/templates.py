@@ -19,6 +19,7 @@ _PLACEHOLDER_INSIDE = re.compile(r"<\w+>|\{\d+\.\.\d+\}")
 _REFERENCE = re.compile(r"ref\+[a-z0-9]+://\S+|op://\S+|vault:[^\s#]+#\S+")
 """Matches a secret that a program fetches: vals (as of helmfile), 1Password's op, Bank-Vaults."""
 _CAPITALS = re.compile(r"[A-Z0-9_]+")
+_CAPITAL_NAME = re.compile(r"[A-Z][A-Z0-9_-]*")
 _REMINDERS = frozenset({"PLACEHOLDER", "CHANGEME", "CHANGE", "REPLACE", "TODO", "YOUR"})
 """Words of texts such as REPLACE_ME or PLACEHOLDER_NUM_NODES."""
 
@@ -68,9 +69,9 @@ def is_filled_later(tree: Tree, path: Path) -> bool:
 
 
 def is_template(tree: Tree) -> bool:
-    """Return whether the name of an object is filled in later."""
+    """Return whether the name of an object is filled in later; few kinds take one in capitals (RFC 1123)."""
     name = tree.get("metadata", "name")
-    return name == "" or is_placeholder(name)
+    return name == "" or is_placeholder(name) or (isinstance(name, str) and _CAPITAL_NAME.fullmatch(name) is not None)
 
 
 def _is_nameless(tree: Tree) -> bool:
