@@ -5,6 +5,7 @@ keys the last is used.
 """
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import yaml
@@ -18,6 +19,8 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _INFINITY = re.compile(r"([-+]?)\.(?:inf|Inf|INF)")
 _MOST_DIGITS = 100
 """A longer number is text: no field takes it, and Python neither reads nor prints more than 4,300 digits."""
+_INTEGERS = range(-(1 << 63), 1 << 64)
+"""What sigs.k8s.io/yaml reads as an integer. Beyond, decimal digits are a float, and others, as of a hash, text."""
 _LEADING_ZERO = re.compile(r"([-+]?)0o?([0-7_]+)")
 
 
@@ -75,14 +78,14 @@ def parse_scalar(text: str) -> bool | int | float | str | None:
 def _parse_number(text: str) -> int | float | str:
     if len(text) > _MOST_DIGITS:
         return text
+    plain = text.replace("_", "")
     if _INT.fullmatch(text):
-        octal = _LEADING_ZERO.fullmatch(text)
-        digits = f"{octal[1]}0o{octal[2].strip('_')}" if octal else text
-        try:
-            return int(digits.replace("_", ""), 0)
-        except ValueError:
-            return text
-    if _FLOAT.fullmatch(text):
-        return float(text)
+        octal = _LEADING_ZERO.fullmatch(plain)
+        with suppress(ValueError):
+            number = int(f"{octal[1]}0o{octal[2]}" if octal else plain, 0)
+            if number in _INTEGERS:
+                return number
+    if _FLOAT.fullmatch(plain):
+        return float(plain)
     infinity = _INFINITY.fullmatch(text)
     return float(f"{infinity[1]}inf") if infinity else text
