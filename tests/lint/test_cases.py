@@ -346,6 +346,13 @@ def test_several_nics_for_each_gpu_are_no_mistake(count: int, expected: list[str
     assert [rule for rule in rules(text) if rule != "network-order"] == expected
 
 
+@pytest.mark.parametrize(("kind", "is_told"), [("IPoIBNetwork", False), ("MacvlanNetwork", True)])
+def test_a_network_for_addresses_alone_is_no_rail(kind: str, *, is_told: bool) -> None:
+    network = f"apiVersion: mellanox.com/v1alpha1\nkind: {kind}\nmetadata: {{name: ib}}\nspec: {{master: ib0}}\n"
+    text = pod("", "nvidia.com/gpu: 8", "k8s.v1.cni.cncf.io/networks: ib")
+    assert ("rails-not-gpus" in rules(network, text)) is is_told
+
+
 def test_a_null_annotation_or_variable_is_empty_text() -> None:
     assert rules(pod("{name: A, value: ~}", annotations="a: ~")) == []
     assert rules(pod("{name: A, value: 1}")) == ["text-expected"]
@@ -422,6 +429,19 @@ def test_crds_of_nv_ipam_that_the_network_operator_deletes_later_are_noted(
     texts: tuple[str, ...], is_reported: bool
 ) -> None:
     assert ("nv-ipam-crd-taken-over" in rules(*texts)) == is_reported
+
+
+@pytest.mark.parametrize(
+    ("link", "expected"), [("infiniband", []), ("ether", ["resource-without-network"])], ids=["infiniband", "ethernet"]
+)
+def test_a_nic_that_a_device_plugin_calls_rdma_is_offered_and_needs_a_network_for_roce_alone(
+    link: str, expected: list[str]
+) -> None:
+    resource = f'{{"resourcePrefix": "rdma", "resourceName": "ib", "selectors": {{"linkTypes": ["{link}"]}}}}'
+    shared = 'rdmaSharedDevicePlugin: {config: \'{"configList": [{"resourceName": "other", "selectors": {}}]}\'}'
+    policy = _POLICY % f"{shared}, sriovDevicePlugin: {{config: '{{\"resourceList\": [{resource}]}}'}}"
+    asking = pod("", limits="rdma/ib: 8", annotations="a: b")
+    assert [rule for rule in rules(policy, asking) if rule.startswith("resource-")] == expected
 
 
 def test_crds_in_another_folder_are_of_another_cluster() -> None:

@@ -43,6 +43,17 @@ FIELDS = [
 ]
 
 
+@pytest.mark.parametrize(("fields", "severity"), [({}, "error"), ({"patches": ["{path: a.yaml}"]}, "note")])
+def test_the_name_in_a_patch_may_be_a_number(fields: dict[str, list[str]], severity: str) -> None:
+    files = {
+        "a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: 0}\n",
+        "kustomization.yaml": kustomization(**fields),
+    }
+    parsed = [parse_manifests(text.encode(), file) for file, text in files.items()]
+    problems = lint(index_documents([doc for docs, _ in parsed for doc in docs]), index_crds())
+    assert [(problem.rule, problem.severity) for problem in problems] == [("wrong-type", severity)]
+
+
 def test_a_kustomization_need_not_say_that_it_is_one() -> None:
     files = {
         "base/a.yaml": POLICY.format("a", "rail0", "~"),

@@ -136,10 +136,22 @@ def test_equal_objects_are_noted_and_others_are_warned_of() -> None:
     ]
 
 
+def test_a_secret_in_lines_as_kustomize_writes_them_is_base64() -> None:
+    text = "apiVersion: v1\nkind: Secret\nmetadata: {{name: a}}\ndata:\n  a: |\n    {}\n    {}\n"
+    assert find(text.format("A" * 70, "AAAA==")) == []
+    assert [problem[1] for problem in find(text.format("A" * 70, "AAA=="))] == ["bad-value"]
+
+
 def test_patches_of_one_object_are_no_duplicates() -> None:
     patch = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {{name: a}}\nspec: {{template: {{spec: {}}}}}\n"
     texts = [patch.format(f"{{containers: [{{name: {name}, env: []}}]}}") for name in "ab"]
     assert {problem[1] for problem in find("---\n".join(texts))} == {"partial-object"}
+
+
+@pytest.mark.parametrize(("file", "rules"), [("pod.yaml", ["image-missing"]), ("cpu-pod-template.yaml", [])])
+def test_a_pod_template_of_a_program_needs_no_image(file: str, rules: list[str]) -> None:
+    text = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a}]}\n"
+    assert [problem[1] for problem in find(text, file)] == rules
 
 
 def test_states_of_an_object_that_a_server_returned_are_no_duplicates() -> None:

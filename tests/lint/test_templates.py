@@ -51,6 +51,7 @@ def test_a_bare_expression_is_no_duplicate_key() -> None:
         "CHANGE_ME",
         "rail<N>",
         "rail{0..7}",
+        "[[priority]]",
     ],
 )
 def test_all_values_that_are_filled_in_later_are_one_note(value: str) -> None:

@@ -21,7 +21,8 @@ def weigh(breach: Breach, builds: Builds, release: int | None) -> Breach:
 
     `release` is the cluster's minor number, None if unknown.
     """
-    is_note = _is_kustomize_text(breach, builds) or _is_for_older_release(breach, release) or _is_test_input(breach)
+    is_kustomize_text = _is_kustomize_text(breach, builds) or _is_name_of_patch(breach, builds)
+    is_note = is_kustomize_text or _is_for_older_release(breach, release) or _is_test_input(breach)
     return breach._replace(severity="note") if is_note else breach
 
 
@@ -32,6 +33,11 @@ def _is_kustomize_text(breach: Breach, builds: Builds) -> bool:
     place = breach.tree.find_place(breach.path)
     written = breach.tree.lines[place.line - 1 : place.line]
     return any(_YAML_1_1_BOOLEAN.fullmatch(line[place.column - 1 :]) for line in written)
+
+
+def _is_name_of_patch(breach: Breach, builds: Builds) -> bool:
+    """Return whether the value is the name in a file that Kustomize completes, which makes a text of it."""
+    return breach.path == ("metadata", "name") and breach.tree.source.file in builds.unfinished
 
 
 def _is_for_older_release(breach: Breach, release: int | None) -> bool:

@@ -85,13 +85,19 @@ def is_empty(value: object) -> bool:
     return value is None or value in ("", [], {})
 
 
+def _is_expression_list(value: object) -> bool:
+    """Return whether a value is a list of one list of one word, as [[name]]."""
+    inner = value[0] if isinstance(value, list) and len(value) == 1 else None
+    return isinstance(inner, list) and len(inner) == 1 and isinstance(inner[0], str)
+
+
 def is_placeholder(value: object) -> bool:
     """Return whether a value is text with a variable, an expression, an ellipsis or a word such as REPLACE_ME instead.
 
-    Texts with blanks, such as shell scripts, are values.
+    Texts with blanks, such as shell scripts, are values. YAML reads the expression [[name]] as a list.
     """
     if not isinstance(value, str):
-        return False
+        return _is_expression_list(value)
     text = value.strip()
     if _FILLER in text or _PLACEHOLDER.fullmatch(text) or _REFERENCE.fullmatch(text):
         return True

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.document import INJECT, NETWORKS
 from trackbed.lint.finding import Breach
+from trackbed.lint.offers import Offer
 from trackbed.lint.pods import PodTemplate
 from trackbed.lint.tree import enumerate_mappings
 
@@ -108,11 +109,12 @@ def check_shared_pools(corpus: Corpus) -> Iterator[Breach]:
 def check_resources_without_network(corpus: Corpus) -> Iterator[Breach]:
     """Find pods that request NICs but have no networks annotation.
 
-    A VF of vfio-pci needs none: a program opens it as it is, where no network says otherwise.
+    A VF of vfio-pci needs none: a program opens it as it is, where no network says otherwise. Nor does a NIC of
+    InfiniBand that a device plugin gives as it is: verbs need no address.
     """
     known = {network.resource.name.rpartition("/")[2] for network in corpus.networks if network.resource}
     offers = [offer for offer in corpus.offers if offer.plugin == "sriov"]
-    known |= {offer.name for offer in offers if offer.doc.get("spec", "deviceType") != "vfio-pci"}
+    known |= {offer.name for offer in offers if not _is_used_without_network(offer)}
     for pod in corpus.pods:
         if any(name in pod.get_annotations() for name in (NETWORKS, _DEFAULT_NETWORK, *INJECT)):
             continue
@@ -120,6 +122,11 @@ def check_resources_without_network(corpus: Corpus) -> Iterator[Breach]:
             if request.name.rpartition("/")[2] in known:
                 message = f"the pod asks for {request.name} but has no annotation {NETWORKS}"
                 yield Breach("resource-without-network", pod.doc.tree, request.path, message, key=True)
+
+
+def _is_used_without_network(offer: Offer) -> bool:
+    links = offer.tree.get(*offer.path[:-1], "selectors", "linkTypes")
+    return bool(offer.doc.get("spec", "deviceType") == "vfio-pci" or links == ["infiniband"])
 
 
 def check_injection(corpus: Corpus) -> Iterator[Breach]:

@@ -151,11 +151,12 @@ def check_resources_advertised(corpus: Corpus) -> Iterator[Breach]:
             for breach in _check_advertised(network.resource.name, device, template):
                 reported.add(network.resource.name)
                 yield breach
-    extended = {doc.get_text("spec", "extendedResourceName") for doc in corpus.select_kinds("DeviceClass")}
+    offered = {doc.get_text("spec", "extendedResourceName") for doc in corpus.select_kinds("DeviceClass")}
+    offered |= {name for offer in corpus.offers for name in offer.full_names}
     for pod in corpus.pods:
         for request in pod.list_nic_requests():
             known = shared if request.name.startswith("rdma/") else device
-            if known and pod.doc.folder in folders and request.name not in reported | extended:
+            if known and pod.doc.folder in folders and request.name not in reported | offered:
                 yield from _check_advertised(request.name, known, Breach("", pod.doc.tree, request.path, "", key=True))
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import PurePath
 
 from trackbed.fabric.model.problems import Path
 from trackbed.fabric.quantities import is_same_quantity
@@ -22,6 +23,7 @@ _IMAGE_KINDS = {
     *(("jobset.x-k8s.io", "JobSet"), ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"), ("batch.volcano.sh", "Job")),
 }
 """Group and kind of the objects whose containers no other object completes."""
+_TEMPLATE_FILE = re.compile(r"(?:^|[-_.])templates?[-_.]")
 _RDMA_TOOL = re.compile(
     r"\bib_(?:write|read|send)_(?:bw|lat)\b|\bperftest\b|\brdma\b|\bibv_\w+|\bucx_perftest\b|\brping\b"
 )
@@ -122,7 +124,7 @@ def check_shared_memory(corpus: Corpus) -> Iterator[Breach]:
                 for _, mount in enumerate_mappings(container.get("volumeMounts"))
                 if mount.get("mountPath") == _SHM
             }
-            if path in with_nics and not mounts & in_memory:
+            if path in with_nics and not mounts & in_memory and "volumes" not in container:  # an operator's, as Flux's
                 message = f"{_SHM} is the runtime's 64 MiB: no memory-backed volume is mounted there"
                 yield Breach("shm-missing", pod.doc.tree, path, message)
 
@@ -179,11 +181,15 @@ def _is_shared_device(corpus: Corpus, resource_name: str) -> bool:
 
 
 def check_rails(corpus: Corpus) -> Iterator[Breach]:
-    """Find pods whose number of rails does not suit their number of GPUs, and NICs in a container without the GPUs."""
+    """Find pods whose number of rails does not suit their number of GPUs, and NICs in a container without the GPUs.
+
+    A network of IPoIB is no rail: it has addresses for rdma_cm, and the devices come with a resource.
+    """
     for pod in corpus.pods:
         gpus, networks = pod.count_gpus(), len(pod.networks)
+        has_rails = all(network.type != "ipoib" for network in corpus.find_networks(pod))
         nics = sum(request.number or 0 for request in pod.list_nic_requests())  # one network may attach several
-        if gpus >= _SEVERAL_GPUS and 0 < networks < gpus and networks * 2 != gpus and nics <= networks:
+        if has_rails and gpus >= _SEVERAL_GPUS and 0 < networks < gpus and networks * 2 != gpus and nics <= networks:
             message = f"{gpus} GPUs share {networks} network{'s' if networks != 1 else ''}"
             path = pod.locate("metadata", "annotations", NETWORKS)
             yield Breach("rails-not-gpus", pod.doc.tree, path, message, key=True)
@@ -227,9 +233,14 @@ def _names_service(pod: PodTemplate) -> bool:
 
 
 def check_images(corpus: Corpus) -> Iterator[Breach]:
-    """Find containers without an image in kinds whose pods are created as they are written."""
+    """Find containers without an image in kinds whose pods are created as they are written.
+
+    A file that is called a template is not: Spark and others fill it in.
+    """
     for pod in corpus.pods:
         if pod.is_bare or (pod.doc.group, pod.doc.kind) not in _IMAGE_KINDS or is_partial(pod.doc, ()):
+            continue
+        if _TEMPLATE_FILE.search(PurePath(pod.doc.tree.source.file).name):
             continue
         for path, container in pod.list_containers(init=True):
             image = container.get("image")
