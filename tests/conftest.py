@@ -9,6 +9,7 @@ What takes minutes by nature runs with `--all` alone: `@pytest.mark.nightly("an 
 import gc
 import os
 import shutil
+import signal
 from collections.abc import Generator
 from typing import TypeVar
 
@@ -46,6 +47,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell does so in its background, and programs inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(LeakWatch(float(config.getini("leak_grace"))))
     for line in (
         "needs(*what): what the machine must offer: 'root', 'processes', 'namespaces', or the name of a program",
