@@ -122,10 +122,13 @@ def test_a_version_that_the_named_release_serves_is_no_error(configurations: lis
     assert [problem[0] for problem in problems if problem[1] == "unknown-kind"] == [severity]
 
 
-def test_what_an_api_server_refuses_is_a_note_in_input_of_tests() -> None:
+def test_all_that_is_wrong_is_a_note_in_input_of_tests() -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {common: false}}\n"
     assert [problem[:2] for problem in find(text, "testdata/a.yaml")] == [("note", "text-expected")]
     assert [problem[:2] for problem in find(text)] == [("error", "text-expected")]
+    pool = "apiVersion: spiderpool.spidernet.io/v2beta1\nkind: SpiderIPPool\nmetadata: {name: a}\n"
+    pool += "spec: {subnet: 10.1.7.0/16, ips: [10.1.7.1]}\n"
+    assert [problem[:2] for problem in find(pool, "fixtures/a.yaml")] == [("note", "host-bits")]
 
 
 def test_equal_objects_are_noted_and_others_are_warned_of() -> None:

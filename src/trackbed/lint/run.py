@@ -20,8 +20,6 @@ _NOTES = {"template", "no-schema", "partial-object", "not-a-manifest", "duplicat
 """Rules whose breaches hold whatever a template fills in."""
 _ABSENCES = {"missing-field", "image-missing"}
 """Rules that find what is not there."""
-_REFUSALS = {"text-expected", "resource-not-whole", "request-differs", "hugepages-alone"}
-"""Rules that find, as schemas do, what an API server refuses."""
 _STAND_INS = {
     "wrong-type": re.compile(r"[A-Z][A-Z0-9_]+"),
     "bad-value": re.compile(r"[A-Z][A-Z0-9]*(?:[_-][A-Z0-9]+)+|X{3,}|x{3,}"),
@@ -43,11 +41,7 @@ def lint(
     breach of a rule hides breaches of the schema at the same path. Raises SpecError if a CRD cannot be read.
     """
     release = find_named_release(corpus.select_kinds("ClusterConfiguration", "Cluster"))
-    rule_breaches = [
-        weigh(breach, corpus.builds, release) if breach.rule in _REFUSALS else breach
-        for check in CHECKS
-        for breach in check(corpus)
-    ]
+    rule_breaches = [weigh(breach, corpus.builds, release) for check in CHECKS for breach in check(corpus)]
     covered = {_get_location_key(breach) for breach in rule_breaches}
     defined = list_defined_versions(corpus.select_kinds("CustomResourceDefinition"))
     schema_breaches = [

@@ -3,6 +3,7 @@
 import re
 from pathlib import PurePath
 
+from trackbed.lint.catalogue import load_rules
 from trackbed.lint.finding import Breach
 from trackbed.lint.kustomize import Builds
 from trackbed.lint.schemas.removed import find_removal, is_for_older_release
@@ -17,13 +18,14 @@ _ASSERTION = re.compile(r"\d+-(?:assert|errors?)\b.*\.ya?ml")
 
 
 def weigh(breach: Breach, builds: Builds, release: int | None) -> Breach:
-    """Return a breach of what an API server refuses as a note where no API server gets it as it stands.
+    """Return an error as a note where no API server gets the object as it stands. Advice stays what it is.
 
     `release` is the cluster's minor number, None if unknown.
     """
+    severity = breach.severity or load_rules()[breach.rule].severity
     is_kustomize_text = _is_kustomize_text(breach, builds) or _is_name_of_patch(breach, builds)
     is_note = is_kustomize_text or _is_for_older_release(breach, release) or _is_test_input(breach)
-    return breach._replace(severity="note") if is_note else breach
+    return breach._replace(severity="note") if severity == "error" and is_note else breach
 
 
 def _is_kustomize_text(breach: Breach, builds: Builds) -> bool:
@@ -37,7 +39,8 @@ def _is_kustomize_text(breach: Breach, builds: Builds) -> bool:
 
 def _is_name_of_patch(breach: Breach, builds: Builds) -> bool:
     """Return whether the value is the name in a file that Kustomize completes, which makes a text of it."""
-    return breach.path == ("metadata", "name") and breach.tree.source.file in builds.unfinished
+    is_name = breach.rule in _TEXTS and breach.path == ("metadata", "name")
+    return is_name and breach.tree.source.file in builds.unfinished
 
 
 def _is_for_older_release(breach: Breach, release: int | None) -> bool:
