@@ -157,6 +157,20 @@ def test_a_pod_template_of_a_program_needs_no_image(file: str, rules: list[str])
     assert [problem[1] for problem in find(text, file)] == rules
 
 
+@pytest.mark.parametrize(
+    ("head", "spec", "rules"),
+    [
+        ("nvidia.com/v1\nkind: ClusterPolicy", "{mig: {strategy: mixed}}", {"partial-object"}),
+        ("nvidia.com/v1\nkind: ClusterPolicy", "{operator: {}, driver: {}, toolkit: {}}", {"missing-field"}),
+        ("autoscaling/v2\nkind: HorizontalPodAutoscaler", "{maxReplicas: 2}", {"partial-object"}),
+        ("autoscaling/v2\nkind: HorizontalPodAutoscaler", "{scaleTargetRef: {name: a}}", {"missing-field"}),
+    ],
+)
+def test_an_object_without_what_it_is_about_is_a_patch(head: str, spec: str, rules: set[str]) -> None:
+    problems = find(f"apiVersion: {head}\nmetadata: {{name: a}}\nspec: {spec}\n")
+    assert {problem[1] for problem in problems} == rules
+
+
 def test_states_of_an_object_that_a_server_returned_are_no_duplicates() -> None:
     metadata = [f"{{name: a, resourceVersion: '{number}', uid: u}}" for number in range(3)]
     assert find("".join(f"apiVersion: v1\nkind: ConfigMap\nmetadata: {text}\n---\n" for text in metadata)) == []

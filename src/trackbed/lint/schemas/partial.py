@@ -15,11 +15,12 @@ from trackbed.lint.tree import enumerate_mappings
 _LACKED_BY_PATCHES: dict[str, Path] = {
     **dict.fromkeys(("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"), ("spec", "selector")),
     "Job": ("spec", "template", "spec", "restartPolicy"),
+    "HorizontalPodAutoscaler": ("spec", "scaleTargetRef"),
 }
 """By kind, a field that an API server refuses an object without, and that no patch needs."""
 _NAMED_ALONE = {"apiVersion", "kind", "metadata", "status"}
 _MERGE_KEY = "name"
-_SEVERAL = 2
+_SEVERAL, _MANY = 2, 5
 
 
 def is_partial(doc: Document, missing: Iterable[tuple[Path, Schema]]) -> bool:
@@ -27,12 +28,12 @@ def is_partial(doc: Document, missing: Iterable[tuple[Path, Schema]]) -> bool:
 
     `missing` holds each mapping that lacks fields with its schema. The name of a template is filled in later. A patch
     has none of several required fields, or lacks both the image of a container and another field that it needs.
-    Objects of others are not judged so: an operator may take one without a spec.
+    Of objects of others only those are judged so that have none of many: an operator may take one without a spec.
     """
     if is_template(doc.tree):
         return True
     if not is_built_in(doc.group):
-        return False
+        return any(_has_none(doc.get_mapping(*path), schema, _MANY) for path, schema in missing)
     if isinstance(doc.tree.value, dict) and doc.tree.value.keys() <= _NAMED_ALONE:
         return True
     path = _LACKED_BY_PATCHES.get(doc.kind)
@@ -41,9 +42,9 @@ def is_partial(doc: Document, missing: Iterable[tuple[Path, Schema]]) -> bool:
     return any(_has_none(doc.get_mapping(*path), schema) for path, schema in missing)
 
 
-def _has_none(mapping: dict[str, object], schema: Schema) -> bool:
+def _has_none(mapping: dict[str, object], schema: Schema, least: int = _SEVERAL) -> bool:
     needed = {name for name in schema.get("required", ()) if name != _MERGE_KEY}
-    return len(needed) >= _SEVERAL and not needed & mapping.keys()
+    return len(needed) >= least and not needed & mapping.keys()
 
 
 def _has_images(doc: Document) -> bool:
