@@ -115,6 +115,6 @@ def test_subnets_that_no_scheme_knows_are_told_and_no_fabric() -> None:
     with pytest.raises(SpecError) as caught:
         run(files)
     assert str(caught.value) == (
-        "error: the addresses look like scheme node-subnet, but a Fabric cannot express that: "
-        "ipv4NodePrefix is 30, it must be at most 29 [no-scheme]"
+        "n0.yaml:4:22: error: the addresses, as 10.1.0.2/30, look like scheme node-subnet, but a Fabric cannot express "
+        "that: ipv4NodePrefix is 30, it must be at most 29 [no-scheme]"
     )

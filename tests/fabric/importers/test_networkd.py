@@ -119,7 +119,8 @@ def test_a_pattern_before_a_name_takes_the_port() -> None:
 def test_a_pattern_with_addresses_is_reported() -> None:
     interfaces, [problem] = read_files({"h/10.network": port("en*")})
     assert not interfaces
-    assert problem.message == "[Match] names no port literally; give it Name= or PermanentMACAddress= of one port"
+    reason = "[Match] names no port literally; give it Name= or PermanentMACAddress= of one port"
+    assert problem.message == f"10.network: {reason}"
 
 
 @pytest.mark.parametrize(("above", "below"), [("etc", "run"), ("run", "usr/lib"), ("etc", "usr/lib")])

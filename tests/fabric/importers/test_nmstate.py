@@ -89,6 +89,29 @@ def test_a_list_of_objects_is_read_item_by_item() -> None:
     assert lay(import_nmstate({"x": [("x.yaml", dump({"kind": "List", "items": items}))]})) == WANTED
 
 
+def test_a_route_that_names_no_interface_is_told() -> None:
+    documents = [state(n) for n in range(2)]
+    documents[1]["routes"]["config"] += [
+        {"destination": "198.51.200.0/24", "route-type": "blackhole"},
+        {"destination": "198.51.100.0/24", "state": "absent"},
+    ]
+    imported = import_nmstate({f"gpu-{n}": [(f"gpu-{n}.yaml", dump(document))] for n, document in enumerate(documents)})
+    [problem] = imported.problems
+    assert (problem.code, problem.severity) == ("route-replaced", "warning")
+    assert problem.message.startswith("the blackhole route to 198.51.200.0/24 names no interface")
+
+
+def test_a_lease_is_no_address_of_a_rail() -> None:
+    lease = {"ip": "192.168.127.74", "prefix-length": 24}
+    dynamic = {"name": "eth9", "type": "ethernet", "ipv4": {"enabled": True, "dhcp": True, "address": [lease]}}
+    documents = [{**state(n), "interfaces": [*state(n)["interfaces"], dynamic]} for n in range(2)]
+    imported = import_nmstate({f"gpu-{n}": [(f"gpu-{n}.yaml", dump(document))] for n, document in enumerate(documents)})
+    assert [problem.message for problem in imported.problems] == [
+        "eth9 is no rail: DHCP gives its address (2 hosts: gpu-[0-1])"
+    ]
+    assert lay(imported) == WANTED
+
+
 def test_a_policy_for_many_hosts_completes_their_own() -> None:
     bare = [{**state(n), "interfaces": [port(r, n) | {"mtu": None} for r in (0, 1)]} for n in range(2)]
     for document in bare:

@@ -56,6 +56,31 @@ def test_files_with_a_31_and_a_64_for_each_port_and_no_routes_are_spectrum_x() -
     assert (spec["layout"], spec["ipv6NodePrefix"]) == ("spectrum-x-2tier", "64")
 
 
+def test_an_additional_ipv6_address_is_told_and_the_first_is_planned() -> None:
+    v6 = "'fd00::{}/64', 'fd00:9::{}/64'"
+    files = plain({f"n{n}": {"eth0": f"{{addresses: [10.0.0.{n}/24, {v6.format(n, n)}]}}"} for n in (1, 2)})
+    imported = import_netplan(files)
+    assert {address for address, _ in addresses(plan_of(imported), 6).values()} == {"fd00::1/64", "fd00::2/64"}
+    messages = [problem.message for problem in imported.problems if problem.code == "second-address"]
+    assert messages == [
+        f"n{n} rail 0 (eth0): fd00:9::{n}/64 is an additional address; the plan has fd00::{n}/64 only" for n in (1, 2)
+    ]
+    assert imported.summary.endswith("the plan reproduces every address but 2 additional ones")
+
+
+def test_additional_addresses_of_a_port_off_the_plan_are_told_too() -> None:
+    hosts = {f"n{n}": {f"eth{r}": f"{{addresses: [10.{r}.0.{2 * n}/31]}}" for r in (0, 1)} for n in range(6)}
+    hosts["n3"]["eth1"] = "{addresses: [10.1.0.77/31, 192.0.2.1/24]}"
+    imported = import_netplan(plain(hosts))
+    assert "second-address" in codes(imported)
+
+
+def test_a_link_local_address_is_noted() -> None:
+    files = plain({f"n{n}": {"eth0": f"{{addresses: [10.0.0.{n}/24, 'fe80::{n}/64']}}"} for n in (1, 2)})
+    notes = [problem for problem in import_netplan(files).problems if problem.code == "link-local"]
+    assert [note.severity for note in notes] == ["note", "note"]
+
+
 def test_ipv6_of_another_scheme_is_left_out_and_told() -> None:
     files = plain(
         {
@@ -69,6 +94,7 @@ def test_ipv6_of_another_scheme_is_left_out_and_told() -> None:
     imported = import_netplan(files)
     assert addresses(plan_of(imported), 6) == {}
     assert codes(imported) == ["other-version"]
+    assert imported.summary.endswith("the plan reproduces every address of one IP version")
     assert "are none that a Fabric has beside scheme point-to-point in IPv4" in imported.problems[0].message
 
 

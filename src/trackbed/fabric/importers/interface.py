@@ -80,6 +80,11 @@ class Interface:
     """The linkType of a Fabric."""
 
     @property
+    def label(self) -> str:
+        """The interface for messages: its name, else its MAC address."""
+        return self.name or self.mac or "a port without a name"
+
+    @property
     def has_default_route(self) -> bool:
         """Whether the host's default route uses this interface."""
         return any(route.in_main_table and route.to.prefix == 0 for route in self.routes)

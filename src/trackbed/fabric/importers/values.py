@@ -3,7 +3,7 @@
 from pydantic_core import PydanticCustomError
 
 from trackbed.fabric.importers.interface import StaticAddress, StaticRoute, apply_netmask
-from trackbed.fabric.importers.result import HostProblem
+from trackbed.fabric.importers.result import NOTE, HostProblem
 from trackbed.fabric.model.model import check_interface_name
 from trackbed.fabric.model.problems import Place, Problem, SpecError
 from trackbed.fabric.model.ranges import BITS, V4, V6, Range, parse_address
@@ -61,7 +61,7 @@ class ValueParser:
         return None
 
     def parse_address(self, scalar: Scalar) -> StaticAddress | None:
-        """Return an address with its prefix length; None for a link-local address of IPv6."""
+        """Return an address with its prefix length; None for a link-local address of IPv6, which is noted."""
         self._count_value(scalar.place)
         address, _, prefix = (scalar.text or "").partition("/")
         try:
@@ -74,6 +74,8 @@ class ValueParser:
             )
             return None
         if ip_version == V6 and number in _LINK_LOCAL:
+            message = f"{scalar.text} is a link-local address; the kernel gives each port one, and no plan has them"
+            self.add_problem("link-local", message, scalar.place, NOTE)
             return None
         return StaticAddress(ip_version, number, int(prefix), scalar.place)
 

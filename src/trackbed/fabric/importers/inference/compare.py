@@ -88,7 +88,7 @@ def iter_deviations(site: RailSite, plan: Plan) -> Iterator[HostProblem]:
 def _compare_port(site: RailSite, host: str, port: PortPlan, ip_version: int) -> Iterator[HostProblem]:
     interface, current = site.ports[host][port.rail], site.find_address(host, port.rail, ip_version)
     planned = port.v4 if ip_version == 4 else port.v6  # noqa: PLR2004 - IP version
-    label = f"{host} rail {port.rail} ({interface.name})"
+    label = f"{host} rail {port.rail} ({interface.label})"
     if current is None:
         message = f"{label}: the file has no IPv{ip_version} address, the plan gives it {planned}"
         yield HostProblem("no-address", message, host, interface.addresses[0].place)
@@ -96,8 +96,9 @@ def _compare_port(site: RailSite, host: str, port: PortPlan, ip_version: int) ->
     if str(planned) != str(current):
         message = f"{label}: the file has {current}, the plan {planned}; correct the file, or the port is renumbered"
         yield HostProblem("off-plan", message, host, current.place, "error")
-        return
     yield from _iter_extra_addresses(interface, label, str(current), ip_version)
+    if str(planned) != str(current):
+        return
     gateway = site.find_gateway(host, port.rail, ip_version)
     planned_gateway = planned.gateway if planned else 0
     if gateway is not None and gateway != planned_gateway:

@@ -56,7 +56,7 @@ def iter_link_problems(site: RailSite) -> Iterator[HostProblem]:
         for rail, port in ports.items():
             if port.link_type != usual:
                 message = (
-                    f"rail {rail} ({port.name}) is {port.link_type}, the other ports are {usual}; a Fabric has one "
+                    f"rail {rail} ({port.label}) is {port.link_type}, the other ports are {usual}; a Fabric has one "
                     "link type; import the others as a Fabric of their own"
                 )
                 yield HostProblem("mixed-links", message, host, port.place, "error")
@@ -87,7 +87,7 @@ def iter_mtu_problems(site: RailSite) -> Iterator[HostProblem]:
         for rail, port in ports.items():
             if port.mtu_bytes != usual:
                 mtu = f"has MTU {port.mtu_bytes}" if port.mtu_bytes else "has no MTU"
-                message = f"{host} rail {rail} ({port.name}) {mtu}, the other ports have {usual}; {usual} is planned"
+                message = f"{host} rail {rail} ({port.label}) {mtu}, the other ports have {usual}; {usual} is planned"
                 yield HostProblem("odd-mtu", message, host, port.mtu_place or port.addresses[0].place)
 
 

@@ -13,7 +13,7 @@ def iter_duplicate_addresses(interfaces: Iterable[Interface]) -> Iterator[HostPr
     owners: dict[tuple[int, int], tuple[str, Place]] = {}
     for interface in interfaces:
         for address in interface.addresses:
-            owner = (f"{interface.host} {interface.name}", address.place)
+            owner = (f"{interface.host} {interface.label}", address.place)
             first_owner, first_place = owners.setdefault((address.version, address.number), owner)
             if first_place != address.place:
                 shown = format_address(address.version, address.number)
@@ -37,8 +37,8 @@ def drop_duplicate_macs(interfaces: Iterable[Interface]) -> tuple[dict[int, str]
             kept[id(interface)] = interface.mac
             continue
         message = (
-            f"{interface.host} {interface.name} has MAC address {interface.mac}, which is already at "
-            f"{first.host} {first.name}; it is used for that port only"
+            f"{interface.host} {interface.label} has MAC address {interface.mac}, which is already at "
+            f"{first.host} {first.label}; it is used for that port only"
         )
         place = interface.addresses[0].place if interface.addresses else None
         host_problems.append(HostProblem("duplicate-mac", message, interface.host, place, "error"))

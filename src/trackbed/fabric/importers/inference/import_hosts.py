@@ -64,7 +64,7 @@ def import_hosts(files: HostFiles, fabric_name: str, read_host: HostReader, orig
         trial.slots.by_host,
         sort_problems(all_problems),
         trial.document,
-        _summarize_import(origin, site, trial),
+        _summarize_import(origin, site, trial, host_problems),
     )
 
 
@@ -145,10 +145,14 @@ def _build_no_rails_problem(files: HostFiles) -> Problem:
     return Problem("no-rails", message)
 
 
-def _summarize_import(origin: str, site: RailSite, trial: CandidateTrial) -> str:
+def _summarize_import(origin: str, site: RailSite, trial: CandidateTrial, problems: list[HostProblem]) -> str:
     ports = sum(len(site.ports[host]) for host in trial.slots.by_host)
     deviation_count = sum(host_problem.code == "off-plan" for host_problem in trial.deviations)
     result = "the plan reproduces every address"
+    if any(host_problem.code == "other-version" for host_problem in problems):
+        result = "the plan reproduces every address of one IP version"
+    if second_count := sum(host_problem.code == "second-address" for host_problem in trial.deviations):
+        result += f" but {format_count(second_count, 'additional one')}"
     if trial.replaced:
         result += (
             f", and has {format_count(len(trial.replaced), 'route, rule or VRF', 'routes, rules and VRFs')} otherwise"

@@ -99,7 +99,7 @@ def _find_cables(ports: Sequence[_Port], hosts: dict[Range, set[str]]) -> Proble
         return None
     names: dict[Range, list[str]] = defaultdict(list)
     for port, address in cabled:
-        names[address.subnet].append(f"{port.host} {port.name}")
+        names[address.subnet].append(f"{port.host} {port.label}")
     links = [f"{' and '.join(names[subnet])} share {subnet}" for subnet in sorted(pairs)]
     count = "this is a cable" if len(links) == 1 else f"these are {len(links)} cables"
     message = (

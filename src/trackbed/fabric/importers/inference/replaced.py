@@ -33,7 +33,7 @@ class _PlannedPort(NamedTuple):
     @property
     def label(self) -> str:
         """The port for messages."""
-        return f"rail {self.rail} ({self.interface.name})"
+        return f"rail {self.rail} ({self.interface.label})"
 
 
 def iter_replaced(site: RailSite, plan: Plan) -> Iterator[HostProblem]:
@@ -54,7 +54,7 @@ def _iter_vrf(interface: Interface, rail: int, common: CommonPlan) -> Iterator[H
         tables = {route.table for route in interface.routes if route.table}
         table = f" (table {tables.pop()})" if len(tables) == 1 else ""
         message = (
-            f"rail {rail} ({interface.name}) is in VRF {interface.vrf}{table}: a plan has no VRFs, and a rule for the "
+            f"rail {rail} ({interface.label}) is in VRF {interface.vrf}{table}: a plan has no VRFs, and a rule for the "
             f"port's address with table {common.rails[rail].table} in its place; take the port out of the VRF"
         )
         yield HostProblem("vrf-replaced", message, interface.host, interface.place)

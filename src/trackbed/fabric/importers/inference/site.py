@@ -127,9 +127,8 @@ class SiteFinder:
         )
 
     def _report_second_port(self, interface: Interface, first_port: Interface, rail: int) -> None:
-        message = (
-            f"{interface.name} is a second port on rail {rail} beside {first_port.name}; only {first_port.name} is used"
-        )
+        first = first_port.label
+        message = f"{interface.label} is a second port on rail {rail} beside {first}; only {first} is used"
         self._add_problem("second-port", message, interface)
 
     def _assign_strays(self, ports: dict[str, dict[int, Interface]], rails: int, non_rails: list[Interface]) -> None:
@@ -146,7 +145,7 @@ class SiteFinder:
             for rail in sorted(set(range(rails)) - host_ports.keys()):
                 if interface.name and names[rail].most_common(1)[0][0] == interface.name:
                     host_ports[rail] = interface
-                    message = f"{interface.addresses[0]} of {interface.name} lies in no rail's range; by its name it "
+                    message = f"{interface.addresses[0]} of {interface.label} lies in no rail's range; by its name it "
                     self._add_problem("stray-address", f"{message}is the port on rail {rail}", interface, "error")
                     break
 
@@ -179,7 +178,10 @@ class SiteFinder:
     def _find_other_version_ranges(
         self, ports: dict[str, dict[int, Interface]], rails: int, ip_version: int
     ) -> dict[int, list[Range]]:
-        """Return the rails' ranges in the other IP version, if the ports have such addresses."""
+        """Return the rails' ranges in the other IP version, if the ports have such addresses.
+
+        Of several addresses of a port the first counts double.
+        """
         on_rail = {id(port): rail for host_ports in ports.values() for rail, port in host_ports.items()}
         members = build_members([port for host_ports in ports.values() for port in host_ports.values()], ip_version)
         if not members:
@@ -187,16 +189,17 @@ class SiteFinder:
         keys = [Counter[Range]() for _ in range(rails)]
         for key, group in group_members(members).items():
             for member in group:
-                keys[on_rail[id(member.interface)]][key] += 1
+                first = next(address for address in member.interface.addresses if address.version == ip_version)
+                keys[on_rail[id(member.interface)]][key] += 2 if member.address is first else 1
         keys_by_rail = [counts.most_common(1)[0][0] if counts else None for counts in keys]
         if None in keys_by_rail or len(set(keys_by_rail)) < rails:
-            message = f"the IPv{ip_version} addresses do not tell the rails apart; IPv{ip_version} is left out"
+            message = f"the IPv{ip_version} addresses do not tell the rails apart; all of them are left out"
             self._add_problem("other-version", message, members[0].interface)
             return {}
         return {ip_version: [key for key in keys_by_rail if key]}
 
     def _report_non_rail(self, interface: Interface, reason: str) -> None:
-        self._add_problem("set-aside", f"{interface.name} is no rail: {reason}", interface, NOTE)
+        self._add_problem("set-aside", f"{interface.label} is no rail: {reason}", interface, NOTE)
 
     def _add_problem(self, code: str, message: str, interface: Interface, severity: str = "warning") -> None:
         place = interface.addresses[0].place if interface.addresses else interface.place

@@ -65,7 +65,7 @@ class NetworkdReader(ValueParser):
                 message = "an earlier file matches the same ports, so this one is never used; rename or remove one"
             else:
                 message = "[Match] names no port literally; give it Name= or PermanentMACAddress= of one port"
-            self.add_problem("vague-match", message, unit.place)
+            self.add_problem("vague-match", f"{unit.name}: {message}", unit.place)
 
     def _report_virtual(self, name: str, kind: str, network: Unit) -> None:
         addresses = list(self._read_addresses(network))

@@ -48,6 +48,7 @@ class NmstateReader(ValueParser):
         routes: dict[str, list[Tree]] = defaultdict(list)
         for route in (route for state in states for route in get_trees(get_tree(state.tree, "routes"), "config")):
             routes[get_text(route, "next-hop-interface")].append(route)
+        self._report_routes(routes.pop("", []))
         vrfs = {
             member: name for name, entry in entries.items() for member in _iter_texts(get_tree(entry, "vrf"), "port")
         }
@@ -64,6 +65,15 @@ class NmstateReader(ValueParser):
             else:
                 interface = self._read_interface(name, entry, macs.get(name), routes[name], vrfs.get(name, ""))
                 yield replace(interface, rules=tuple(rule for rule in rules if _is_of(rule, interface)))
+
+    def _report_routes(self, routes: Sequence[Tree]) -> None:
+        """Report the routes that name no interface, as those of type blackhole do."""
+        for route in routes:
+            if get_text(route, "state") != "absent":
+                kind, destination = get_text(route, "route-type") or "unicast", get_text(route, "destination")
+                message = f"the {kind} route to {destination} names no interface, so that the plan does not have it"
+                message += "; keep it in a file of its own"
+                self.add_problem("route-replaced", message, find_place(route))
 
     def _report_virtual(self, name: str, entry: Tree) -> None:
         addresses = [] if get_text(entry, "type") == "loopback" else list(self._read_addresses(entry))
@@ -102,9 +112,11 @@ class NmstateReader(ValueParser):
                 yield rule
 
     def _read_addresses(self, entry: Tree) -> Iterator[StaticAddress]:
+        """Yield the static addresses; those beside DHCP or autoconf are leases in a state that nmstate shows."""
         known = set()
         for ip in (get_tree(entry, version) for version in _VERSIONS):
-            for item in get_trees(ip, "address") if get_text(ip, "enabled") != "false" else []:
+            is_static = get_text(ip, "enabled") != "false" and not is_true(ip, "dhcp") and not is_true(ip, "autoconf")
+            for item in get_trees(ip, "address") if is_static else []:
                 scalar = get_scalar(item, "ip") or find_place(item)
                 if scalar is None:
                     continue
