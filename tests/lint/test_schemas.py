@@ -263,12 +263,22 @@ def test_what_a_test_expects_is_named_alone() -> None:
     assert "missing-field" in _rules(f"{head}spec: {{group: example.org}}\n")
 
 
-@pytest.mark.parametrize("value", ["{}", ""])
-def test_a_field_belongs_below_what_is_there(value: str) -> None:
-    volume = f"{{name: v, downwardAPI: {value}, items: [{{path: a}}]}}"
-    spec = f"{{containers: [{{name: a, image: a}}], volumes: [{volume}]}}"
+def _find_unknown_field(spec: str) -> str:
+    """Return the message about the one unknown field of a pod."""
     text = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {spec}\n"
     documents, early = parse_manifests(text.encode(), "a.yaml")
     problems = lint(index_documents(documents), index_crds(), early)
     [message] = [problem.message for problem in problems if problem.rule == "unknown-field"]
+    return message
+
+
+@pytest.mark.parametrize("value", ["{}", ""])
+def test_a_field_belongs_below_what_is_there(value: str) -> None:
+    volume = f"{{name: v, downwardAPI: {value}, items: [{{path: a}}]}}"
+    message = _find_unknown_field(f"{{containers: [{{name: a, image: a}}], volumes: [{volume}]}}")
     assert message.endswith("it belongs at spec.volumes[0].downwardAPI.items")
+
+
+def test_a_field_of_a_pods_security_context_does_not_belong_in_a_containers() -> None:
+    message = _find_unknown_field("{containers: [{name: a, image: a, securityContext: {fsGroup: 1}}]}")
+    assert message.endswith("it belongs at spec.securityContext.fsGroup")

@@ -184,7 +184,7 @@ def _suggest_field(tree: Tree, path: Path, unknown_field: str, schema: Schema) -
         for place in _iter_field_paths(_get_subschema(schema, start), start, unknown_field)
         if _drop_indices(place) != _drop_indices((*path, unknown_field))
     ]
-    nested = [place for place in places if _is_either_prefix(place[:-1], path)]
+    nested = [place for place in places if _is_either_prefix(place[:-1], path) or _is_lifted(place[:-1], path)]
     if nested:
         best = min(
             nested, key=lambda place: (not _has_parent(tree, path, place), len(_drop_indices(place)), -len(place))
@@ -206,6 +206,11 @@ def _is_either_prefix(parent: Path, path: Path) -> bool:
     """Return whether one path is a prefix of the other, so that a field is only some levels too high or too low."""
     pairs = zip(_drop_indices(parent), _drop_indices(path), strict=False)
     return all(field == other for field, other in pairs)
+
+
+def _is_lifted(parent: Path, path: Path) -> bool:
+    """Return whether `parent` has the name of the last mapping of `path` further up: a pod's securityContext."""
+    return path[-1:] == parent[-1:] and _is_either_prefix(parent[:-1], path)
 
 
 def _drop_indices(path: Path) -> list[str]:
