@@ -213,7 +213,8 @@ def test_the_boot_script_sets_vfs_only_through_the_planned_device(
     else:
         assert ran.returncode == 1
         assert ran.stderr.splitlines() == [
-            f"trackbed: {port} is {names[index]} and not {PCI[index]}: its VFs and QoS stay as they are"
+            f"trackbed: {port} is {names[index]} and not {PCI[index]}: its VFs and QoS stay as they are; "
+            "trackbed doctor says why"
             for index, port in enumerate(("eth0", "eth1"))
         ]
         assert not (tmp_path / "heard").exists()

@@ -14,7 +14,7 @@ await() { # PORT: systemd waits for it, too, but not for long; a host with many 
 misnamed() { # PORT PCI: another device has its name, and VFs must not get their addresses through that one
 	device=$(readlink -f "/sys/class/net/$1/device") || return 1
 	case $device/ in */"$2"/*) return 1 ;; esac
-	wrong "$1 is ${device##*/} and not $2: its VFs and QoS stay as they are"
+	wrong "$1 is ${device##*/} and not $2: its VFs and QoS stay as they are; trackbed doctor says why"
 }
 put() { # FILE VALUE: a driver that has no such file has nothing to set
 	[ -e "$1" ] || return 0
