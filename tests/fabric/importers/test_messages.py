@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trackbed.fabric.importers.netplan import import_netplan
+from trackbed.fabric.model.problems import SpecError
 
 
 def port(rail: int, number: int, suffix: str = "") -> str:
@@ -212,6 +213,17 @@ NETPLANS = {
             "b.yaml:6:24: note: eno2 is no rail: its address is none of the rails' ranges [set-aside]"
         ),
     ),
+    "member of a bond that has an address": (
+        host(2, eth8="{addresses: [10.5.0.1/24]}") + "  bonds: {bond0: {interfaces: [eth8]}}\n",
+        (
+            "note: eth8 is no rail: it belongs to bond bond0 (it has 10.5.0.1/24) (b) [set-aside]\n"
+            "b.yaml:6:32: note: bond bond0 is no rail: rails are Ethernet ports [set-aside]"
+        ),
+    ),
+    "DHCP beside an address": (
+        host(2, eth1=port(1, 2, ", dhcp4: true")),
+        ("b.yaml:4:17: note: rail 1 (eth1) takes leases too; a plan turns DHCP off [lease-replaced]"),
+    ),
 }
 
 
@@ -220,3 +232,31 @@ def test_a_netplan_file_that_does_not_fit_its_neighbours_is_told_why(text: str |
     texts = {"a": host(0), "b": text, "c": host(4), "d": host(6)}
     files = {h: [(f"{h}.yaml", t if isinstance(t, bytes) else t.encode())] for h, t in texts.items()}
     assert "\n".join(map(str, import_netplan(files).problems)) == message
+
+
+@pytest.mark.parametrize(
+    ("extra", "summary"),
+    [
+        ({"eth2": port(1, 40)}, "every address but those of 1 second port"),
+        (
+            {"eth0": port(0, 2).replace("/31]", "/31, 192.168.7.1/24]"), "eth2": port(1, 40)},
+            "every address but 1 additional one and those of 1 second port",
+        ),
+    ],
+)
+def test_the_summary_counts_the_addresses_that_do_not_come_back(extra: dict[str, str], summary: str) -> None:
+    texts = {"a": host(0), "b": host(2, **extra), "c": host(4)}
+    imported = import_netplan({name: [(f"{name}.yaml", text.encode())] for name, text in texts.items()})
+    assert imported.summary.endswith(f"the plan reproduces {summary}")
+
+
+def test_rails_that_no_range_covers_are_told_by_their_ranges() -> None:
+    addresses = {"a": "10.0.0.1/24", "b": "203.0.113.1/24"}
+    files = {
+        name: [(f"{name}.yaml", host(0, eth0=f"{{addresses: [{address}]}}", eth1="").encode())]
+        for name, address in addresses.items()
+    }
+    with pytest.raises(SpecError) as caught:
+        import_netplan(files)
+    [message] = [problem.message for problem in caught.value.problems if problem.code == "no-scheme"]
+    assert message.endswith("10.0.0.0/24 to 203.0.113.0/24, lie so far apart that only 0.0.0.0/0 covers them")

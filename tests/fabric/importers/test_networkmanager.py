@@ -87,8 +87,14 @@ def test_a_keyfile_without_interface_name_matches_by_name_or_mac() -> None:
     ("lines", "message"),
     [
         ("type=bond\ninterface-name=bond0\n", "bond bond0 is no rail: rails are Ethernet ports (it has 10.0.0.2/24)"),
-        ("type=ethernet\ninterface-name=eth0\nmaster=bond0\n", "eth0 is no rail: it belongs to bond0"),
-        ("type=ethernet\ninterface-name=eth0\ncontroller=br0\n", "eth0 is no rail: it belongs to br0"),
+        (
+            "type=ethernet\ninterface-name=eth0\nmaster=bond0\n",
+            "eth0 is no rail: it belongs to bond0 (it has 10.0.0.2/24)",
+        ),
+        (
+            "type=ethernet\ninterface-name=eth0\ncontroller=br0\n",
+            "eth0 is no rail: it belongs to br0 (it has 10.0.0.2/24)",
+        ),
         (
             "type=ethernet\ninterface-name=eth0\nautoconnect=false\n",
             "eth0 is left out: it is not connected at boot (it has 10.0.0.2/24)",
@@ -167,8 +173,8 @@ def test_an_ifcfg_file_has_addresses_mtu_mac_and_routes() -> None:
 
 def test_a_netmask_with_a_typing_error_is_told_with_its_place() -> None:
     reading = read_host("h", [("h/ifcfg-x", b"IPADDR=10.0.0.2\nNETMASK=255.255.225.0\n")])
-    netmask = reading.host_problems[0]
-    assert netmask.message == "'255.255.225.0' is no netmask, as 255.255.255.0 is"
+    [netmask] = reading.host_problems
+    assert netmask.message == "'255.255.225.0' is no netmask, as 255.255.255.0 is; 10.0.0.2 is left out"
     assert str(netmask.place) == "h/ifcfg-x:2:9"
 
 
@@ -202,7 +208,7 @@ def test_defroute_no_makes_no_default_route(defroute: str) -> None:
         ("MASTER=bond0\nSLAVE=yes\n", "x is no rail: it belongs to bond0"),
         ("BRIDGE=br0\n", "x is no rail: it belongs to br0"),
         ("ONBOOT=no\nIPADDR=10.0.0.2\nPREFIX=24\n", "x is left out: it is not connected at boot (it has 10.0.0.2/24)"),
-        ("IPADDR=10.0.0.2\n", "'10.0.0.2/' is no address with prefix, as 172.16.0.0/31 is"),
+        ("IPADDR=10.0.0.2\n", "10.0.0.2 has no PREFIX beside it, and no NETMASK; it is left out"),
     ],
 )
 def test_what_is_no_port_of_an_ifcfg_file_is_said(text: str, message: str) -> None:

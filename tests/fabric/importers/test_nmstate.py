@@ -128,7 +128,7 @@ def test_addresses_in_a_policy_for_many_hosts_are_reported() -> None:
     policies = [policy(f"rails-{n}", state(n), hostname=f"gpu-{n}") for n in range(2)]
     imported = import_nmstate({"x": [("x.yaml", dump(policy("all", state(7)), *policies))]})
     assert codes(imported) == ["many-hosts"]
-    assert imported.problems[0].message.startswith("policy all gives static addresses to every node that it selects")
+    assert imported.problems[0].message.startswith("policy all gives static addresses, as 10.0.0.14, to every node")
     assert lay(imported) == WANTED
 
 
@@ -179,7 +179,7 @@ def test_members_of_bonds_and_bridges_are_no_rails() -> None:
             "linux-bridge br0 is no rail: rails are Ethernet ports",
             "eth0 is no rail: it belongs to bond0",
             "eth1 is no rail: it belongs to br0",
-            "eth2 is no rail: it belongs to br1",
+            "eth2 is no rail: it belongs to br1 (it has 10.2.0.0/31)",
         ],
     )
 

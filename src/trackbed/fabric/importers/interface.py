@@ -1,5 +1,6 @@
 """Interfaces of a host as every source describes them: addresses, routes, MTU and MAC, each with its place."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -88,6 +89,12 @@ class Interface:
     def has_default_route(self) -> bool:
         """Whether the host's default route uses this interface."""
         return any(route.in_main_table and route.to.prefix == 0 for route in self.routes)
+
+
+def describe_addresses(addresses: Iterable[StaticAddress]) -> str:
+    """Return what a message that sets an interface aside adds about its addresses; empty without any."""
+    shown = ", ".join(map(str, addresses))
+    return f" (it has {shown})" if shown else ""
 
 
 def apply_netmask(ip_version: int, address: int, prefix: int) -> Range:

@@ -93,11 +93,10 @@ def _compare_port(site: RailSite, host: str, port: PortPlan, ip_version: int) ->
         message = f"{label}: the file has no IPv{ip_version} address, the plan gives it {planned}"
         yield HostProblem("no-address", message, host, interface.addresses[0].place)
         return
+    yield from _iter_extra_addresses(interface, label, str(current), ip_version)
     if str(planned) != str(current):
         message = f"{label}: the file has {current}, the plan {planned}; correct the file, or the port is renumbered"
         yield HostProblem("off-plan", message, host, current.place, "error")
-    yield from _iter_extra_addresses(interface, label, str(current), ip_version)
-    if str(planned) != str(current):
         return
     gateway = site.find_gateway(host, port.rail, ip_version)
     planned_gateway = planned.gateway if planned else 0

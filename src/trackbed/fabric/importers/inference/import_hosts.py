@@ -7,6 +7,7 @@ from trackbed.fabric.host_ranges import fold_hosts
 from trackbed.fabric.importers.inference.compare import Slots
 from trackbed.fabric.importers.inference.document import iter_link_problems, iter_mtu_problems
 from trackbed.fabric.importers.inference.duplicates import drop_duplicate_macs, iter_duplicate_addresses
+from trackbed.fabric.importers.inference.replaced import iter_leases
 from trackbed.fabric.importers.inference.site import RailSite, SiteFinder
 from trackbed.fabric.importers.inference.trial import CandidateTrial, choose_trial
 from trackbed.fabric.importers.interface import Interface
@@ -54,6 +55,7 @@ def import_hosts(files: HostFiles, fabric_name: str, read_host: HostReader, orig
     host_problems += [
         *iter_mtu_problems(site),
         *iter_link_problems(site),
+        *iter_leases(site),
         *trial.replaced,
         *_list_omitted_hosts(site, trial.slots),
         *trial.deviations,
@@ -153,6 +155,8 @@ def _summarize_import(origin: str, site: RailSite, trial: CandidateTrial, proble
         result = "the plan reproduces every address of one IP version"
     if second_count := sum(host_problem.code == "second-address" for host_problem in trial.deviations):
         result += f" but {format_count(second_count, 'additional one')}"
+    if port_count := sum(host_problem.code == "second-port" for host_problem in problems):
+        result += f"{' and' if second_count else ' but'} those of {format_count(port_count, 'second port')}"
     if trial.replaced:
         result += (
             f", and has {format_count(len(trial.replaced), 'route, rule or VRF', 'routes, rules and VRFs')} otherwise"

@@ -1,4 +1,4 @@
-"""Routes, tables, rules and VRFs of the files that the plan does not have.
+"""Routes, tables, rules, VRFs and leases of the files that the plan does not have.
 
 The messages of a rail name its own gateway, subnet and address by these words, so that they are the same for all hosts
 and are merged into one.
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from trackbed.fabric.importers.inference.site import RailSite
 from trackbed.fabric.importers.interface import Interface, StaticRoute, StaticRule
-from trackbed.fabric.importers.result import HostProblem
+from trackbed.fabric.importers.result import NOTE, HostProblem
 from trackbed.fabric.model.ranges import BITS, V4, Range, format_address
 from trackbed.fabric.plan.plan import AddressPlan, CommonPlan, Plan
 from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRoute, build_fence_rule, build_source_rule, iter_routes
@@ -47,6 +47,15 @@ def iter_replaced(site: RailSite, plan: Plan) -> Iterator[HostProblem]:
                     gateway = site.find_gateway(node.name, port.rail, address.version) or 0
                     yield from _iter_port(_PlannedPort(interface, port.rail, address, plan.common, gateway))
             yield from _iter_vrf(interface, port.rail, plan.common)
+
+
+def iter_leases(site: RailSite) -> Iterator[HostProblem]:
+    """Yield the ports of rails that have leases beside their static addresses: a plan turns DHCP off."""
+    for ports in site.ports.values():
+        for rail, interface in ports.items():
+            if interface.dhcp:
+                message = f"rail {rail} ({interface.label}) takes leases too; a plan turns DHCP off"
+                yield HostProblem("lease-replaced", message, interface.host, interface.place, NOTE)
 
 
 def _iter_vrf(interface: Interface, rail: int, common: CommonPlan) -> Iterator[HostProblem]:

@@ -89,7 +89,17 @@ def _build_scheme_problem(site: RailSite, candidate: Document, problem: Problem)
     address = next(iter(next(iter(site.ports.values())).values())).addresses[0]
     scheme = candidate["addressing"]["scheme"]
     message = f"the addresses, as {address}, look like scheme {scheme}, but a Fabric cannot express that"
-    return Problem("no-scheme", f"{message}: {problem.message}", place=problem.place or address.place)
+    reason = _explain_supernet(site, problem) or problem.message
+    return Problem("no-scheme", f"{message}: {reason}", place=problem.place or address.place)
+
+
+def _explain_supernet(site: RailSite, problem: Problem) -> str | None:
+    """Return why there is no supernet, if that is the problem: the files do not have it, but ranges that it covers."""
+    for version, ranges in site.ranges.items():
+        if problem.path[-2:] == ("addressing", f"ipv{version}"):
+            shown = f"{ranges[0]} to {ranges[-1]}"
+            return f"the rails' ranges, {shown}, lie so far apart that only {site.supernets[version]} covers them"
+    return None
 
 
 def _try_candidate(fabric_name: str, site: RailSite, candidate: Document, macs: Mapping[int, str]) -> CandidateTrial:

@@ -15,7 +15,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from trackbed.fabric.importers.interface import Interface, StaticAddress, StaticRoute, StaticRule
+from trackbed.fabric.importers.interface import (
+    Interface,
+    StaticAddress,
+    StaticRoute,
+    StaticRule,
+    describe_addresses,
+)
 from trackbed.fabric.importers.netplan.files import Tree
 from trackbed.fabric.importers.netplan.routing import read_routes, read_rules
 from trackbed.fabric.importers.result import NOTE
@@ -64,7 +70,8 @@ class InterfaceReader(ValueParser):
         vrfs = dict(self._iter_vrf_members(network))
         for key, entry in self._read_section(network, "ethernets"):
             if key in owners:
-                self.add_problem("set-aside", f"{key} is no rail: it belongs to {owners[key]}", None, NOTE)
+                addresses = describe_addresses(self._read_addresses(entry) if isinstance(entry, dict) else ())
+                self.add_problem("set-aside", f"{key} is no rail: it belongs to {owners[key]}{addresses}", None, NOTE)
             elif isinstance(entry, dict):
                 yield self._read_interface(key, entry, vrfs.get(key, _NO_VRF))
             elif not (isinstance(entry, Scalar) and entry.text is None):
@@ -76,11 +83,9 @@ class InterfaceReader(ValueParser):
             for name, entry in self._read_section(network, kind):
                 label = f"{kind.removesuffix('s')} {name}"
                 addresses = list(self._read_addresses(entry)) if isinstance(entry, dict) else []
-                address_list = f" (it has {', '.join(map(str, addresses))})" if addresses else ""
                 place = addresses[0].place if addresses else find_place(entry)
-                self.add_problem(
-                    "set-aside", f"{label} is no rail: rails are Ethernet ports{address_list}", place, NOTE
-                )
+                message = f"{label} is no rail: rails are Ethernet ports{describe_addresses(addresses)}"
+                self.add_problem("set-aside", message, place, NOTE)
                 for member in list_items(entry, "interfaces") if isinstance(entry, dict) else []:
                     if isinstance(member, Scalar) and member.text:
                         yield member.text, label

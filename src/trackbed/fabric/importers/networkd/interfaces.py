@@ -10,7 +10,13 @@ Gateway=172.24.0.1
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from trackbed.fabric.importers.interface import Interface, StaticAddress, StaticRoute, StaticRule
+from trackbed.fabric.importers.interface import (
+    Interface,
+    StaticAddress,
+    StaticRoute,
+    StaticRule,
+    describe_addresses,
+)
 from trackbed.fabric.importers.networkd.matching import MatchedPort, find_ports, iter_literal_ports
 from trackbed.fabric.importers.networkd.units import Unit
 from trackbed.fabric.importers.policy import parse_rule
@@ -46,7 +52,8 @@ class NetworkdReader(ValueParser):
             if port.name in virtual:
                 self._report_virtual(port.name, virtual[port.name], network)
             elif owner:
-                message = f"{port.name or port.mac} is no rail: it belongs to {owner.text}"
+                addresses = describe_addresses(self._read_addresses(network))
+                message = f"{port.name or port.mac} is no rail: it belongs to {owner.text}{addresses}"
                 self.add_problem("set-aside", message, owner.place, NOTE)
             else:
                 yield self._read_interface(port, network)
@@ -68,9 +75,8 @@ class NetworkdReader(ValueParser):
             self.add_problem("vague-match", f"{unit.name}: {message}", unit.place)
 
     def _report_virtual(self, name: str, kind: str, network: Unit) -> None:
-        addresses = list(self._read_addresses(network))
-        address_list = f" (it has {', '.join(map(str, addresses))})" if addresses else ""
-        message = f"{kind} {name} is no rail: rails are Ethernet ports{address_list}"
+        addresses = describe_addresses(self._read_addresses(network))
+        message = f"{kind} {name} is no rail: rails are Ethernet ports{addresses}"
         self.add_problem("set-aside", message, network.place, NOTE)
 
     def _read_interface(self, port: MatchedPort, network: Unit) -> Interface:

@@ -90,8 +90,8 @@ class IfcfgReader:
     def _read_addresses(self, variables: Variables) -> Iterator[StaticAddress]:
         for key, scalar in variables.items():
             number = _IP_ADDRESS.fullmatch(key)
-            if number and scalar.text:
-                prefix = self._read_prefix(variables, number[1])
+            prefix = self._read_prefix(variables, number[1], scalar) if number and scalar.text else ""
+            if prefix:
                 yield from self._parse_address(Scalar(f"{scalar.text}/{prefix}", scalar.place))
         for key in ("IPV6ADDR", "IPV6ADDR_SECONDARIES"):
             scalar = variables.get(key) or Scalar(None, Place("", 1, 1))
@@ -104,14 +104,18 @@ class IfcfgReader:
         if address:
             yield address
 
-    def _read_prefix(self, variables: Variables, number: str) -> str:
-        """Return the prefix length of an address: PREFIX, else NETMASK; empty without either."""
+    def _read_prefix(self, variables: Variables, number: str, address: Scalar) -> str:
+        """Return the prefix length of an address: PREFIX, else NETMASK; empty without either, which is reported."""
         prefix, netmask = _get_text(variables, f"PREFIX{number}"), variables.get(f"NETMASK{number}")
-        if prefix or netmask is None or not netmask.text:
+        if prefix:
             return prefix
+        if netmask is None or not netmask.text:
+            message = f"{address.text} has no PREFIX{number} beside it, and no NETMASK{number}; it is left out"
+            self._values.add_problem("bad-address", message, address.place)
+            return ""
         length = parse_netmask(netmask.text)
         if length is None:
-            message = f"{netmask.text!r} is no netmask, as 255.255.255.0 is"
+            message = f"{netmask.text!r} is no netmask, as 255.255.255.0 is; {address.text} is left out"
             self._values.add_problem("bad-netmask", message, netmask.place)
         return "" if length is None else str(length)
 

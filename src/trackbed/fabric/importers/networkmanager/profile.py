@@ -1,9 +1,9 @@
 """Profiles: what a keyfile or an ifcfg file configures, and which of them make a port."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from trackbed.fabric.importers.interface import Interface
+from trackbed.fabric.importers.interface import Interface, describe_addresses
 from trackbed.fabric.importers.result import NOTE
 from trackbed.fabric.importers.values import ValueParser
 from trackbed.fabric.model.problems import Place
@@ -43,12 +43,13 @@ def _is_port(profile: Profile, values: ValueParser) -> bool:
     """Return whether a profile makes a port; report why it does not."""
     interface = profile.interface
     name = interface.name or interface.mac or "the interface"
-    addresses = _format_addresses(interface.addresses)
+    addresses = describe_addresses(interface.addresses)
     if profile.kind not in LINK_TYPES:
         message = f"{profile.kind} {name} is no rail: rails are Ethernet ports{addresses}"
         values.add_problem("set-aside", message, profile.place, NOTE)
     elif profile.owner:
-        values.add_problem("set-aside", f"{name} is no rail: it belongs to {profile.owner}", profile.place, NOTE)
+        message = f"{name} is no rail: it belongs to {profile.owner}{addresses}"
+        values.add_problem("set-aside", message, profile.place, NOTE)
     elif not profile.starts_at_boot and interface.addresses:
         message = f"{name} is left out: it is not connected at boot{addresses}"
         values.add_problem("not-at-boot", message, profile.place)
@@ -58,7 +59,3 @@ def _is_port(profile: Profile, values: ValueParser) -> bool:
     else:
         return True
     return False
-
-
-def _format_addresses(addresses: Sequence[object]) -> str:
-    return f" (it has {', '.join(map(str, addresses))})" if addresses else ""

@@ -10,7 +10,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from trackbed.fabric.importers.interface import Interface, StaticAddress, StaticRoute, StaticRule
+from trackbed.fabric.importers.interface import (
+    Interface,
+    StaticAddress,
+    StaticRoute,
+    StaticRule,
+    describe_addresses,
+)
 from trackbed.fabric.importers.nmstate.states import State
 from trackbed.fabric.importers.policy import parse_rule
 from trackbed.fabric.importers.result import NOTE
@@ -61,7 +67,8 @@ class NmstateReader(ValueParser):
             if get_text(entry, "type") not in _PORT_TYPES or _is_child(entry):
                 self._report_virtual(name, entry)
             elif owner:
-                self.add_problem("set-aside", f"{name} is no rail: it belongs to {owner}", find_place(entry), NOTE)
+                message = f"{name} is no rail: it belongs to {owner}{describe_addresses(self._read_addresses(entry))}"
+                self.add_problem("set-aside", message, find_place(entry), NOTE)
             else:
                 interface = self._read_interface(name, entry, macs.get(name), routes[name], vrfs.get(name, ""))
                 yield replace(interface, rules=tuple(rule for rule in rules if _is_of(rule, interface)))
@@ -78,8 +85,8 @@ class NmstateReader(ValueParser):
     def _report_virtual(self, name: str, entry: Tree) -> None:
         addresses = [] if get_text(entry, "type") == "loopback" else list(self._read_addresses(entry))
         if addresses or any(True for _ in _iter_members(entry)):
-            address_list = f" (it has {', '.join(map(str, addresses))})" if addresses else ""
-            message = f"{get_text(entry, 'type')} {name} is no rail: rails are Ethernet ports{address_list}"
+            message = f"{get_text(entry, 'type')} {name} is no rail: rails are Ethernet ports"
+            message += describe_addresses(addresses)
             self.add_problem("set-aside", message, find_place(entry), NOTE)
 
     def _read_interface(self, name: str, entry: Tree, mac: object, routes: Sequence[Tree], vrf: str) -> Interface:

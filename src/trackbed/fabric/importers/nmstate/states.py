@@ -12,7 +12,7 @@ from trackbed.fabric.importers.result import NOTE
 from trackbed.fabric.importers.source import MAX_FILE_BYTES, HostFiles, NamedFile
 from trackbed.fabric.importers.tree import Tree, find_place, get_scalar, get_text, get_tree, get_trees
 from trackbed.fabric.model.problems import Place, Problem, SpecError
-from trackbed.fabric.model.source import YamlDocument, read_yaml
+from trackbed.fabric.model.source import Scalar, YamlDocument, read_yaml
 
 HOST_LABEL = "kubernetes.io/hostname"
 MAX_COMMON_INTERFACES = 1000
@@ -91,25 +91,25 @@ def _add_state(site: SiteStates, host: str, state: State) -> None:
 
 def _add_common_state(site: SiteStates, name: str, state: State) -> None:
     """Add the state of a policy for many hosts, unless it has addresses, which only one host can have."""
-    place = next(iter(_iter_address_places(state.tree)), None)
+    address = next(_iter_addresses(state.tree), None)
     count = sum(len(get_trees(other.tree, "interfaces")) for other in (*site.common, state))
-    if place is None and count <= MAX_COMMON_INTERFACES:
+    if address is None and count <= MAX_COMMON_INTERFACES:
         site.common.append(state)
         return
-    if place is None:
+    if address is None:
         message = f"policies for many hosts have more than {MAX_COMMON_INTERFACES} interfaces; this one is left out"
         site.problems.append(Problem("too-large", message, place=Place(state.file[0], 1, 1)))
         return
     message = (
-        f"policy {name} gives static addresses to every node that it selects; it is left out. Give it "
-        f"nodeSelector {HOST_LABEL} if it is for one"
+        f"policy {name} gives static addresses, as {address.text}, to every node that it selects; it is left out. Give "
+        f"it nodeSelector {HOST_LABEL} if it is for one"
     )
-    site.problems.append(Problem("many-hosts", message, place=place, severity="warning"))
+    site.problems.append(Problem("many-hosts", message, place=address.place, severity="warning"))
 
 
-def _iter_address_places(tree: Tree) -> Iterator[Place]:
+def _iter_addresses(tree: Tree) -> Iterator[Scalar]:
     for entry in get_trees(tree, "interfaces"):
         for version in ("ipv4", "ipv6"):
             for address in get_trees(get_tree(entry, version), "address"):
-                if place := find_place(address):
-                    yield place
+                if scalar := get_scalar(address, "ip"):
+                    yield scalar
