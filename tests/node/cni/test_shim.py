@@ -188,12 +188,13 @@ def test_an_agent_that_keeps_silent_is_left_in_time(impatient: Path) -> None:
     [
         (CONFIG, b"1.0.0"),
         (b'{"cniVersion": "1.1.0"}', b"1.1.0"),
+        (b'{"cniVersion": "0.3.1"}', b"0.3.1"),
         (b'{"cniVersion": "0.2.0"}', b"1.1.0"),
         (b"", b"1.1.0"),
     ],
 )
 def test_version_needs_no_agent(executable: Path, config: bytes, version: bytes) -> None:
-    expected = b'{"cniVersion":"%b","supportedVersions":["1.0.0","1.1.0"]}\n' % version
+    expected = b'{"cniVersion":"%b","supportedVersions":["0.3.0","0.3.1","0.4.0","1.0.0","1.1.0"]}\n' % version
     assert _call(executable, config, CNI_COMMAND="VERSION") == (0, expected)
 
 

@@ -56,6 +56,8 @@ def test_our_plugin_comes_last_and_goes_without_a_trace(conflist: Path) -> None:
         ("[]", "has no list of plugins; name the .conflist of the primary network"),
         ('{"type": "bridge"}', "has no list of plugins"),
         ('{"plugins": ["bridge"]}', "has no list of plugins"),
+        ('{"plugins": []}', "has cniVersion null, in which Trackbed cannot be called; give it one of 0.3.0, 0.3.1"),
+        ('{"cniVersion": "0.2.0", "plugins": [{"type": "trackbed"}]}', 'has cniVersion "0.2.0"'),
     ],
 )
 def test_what_is_no_list_is_told_and_left(conflist: Path, text: str, message: str) -> None:
@@ -63,6 +65,12 @@ def test_what_is_no_list_is_told_and_left(conflist: Path, text: str, message: st
     with pytest.raises(ChainError, match=re.escape(message)):
         add_to_chain(conflist)
     assert conflist.read_text() == text
+
+
+@pytest.mark.parametrize("versions", [{"cniVersion": "0.3.1"}, {"cniVersion": "0.2.0", "cniVersions": ["1.0.0"]}])
+def test_a_list_of_each_version_in_use_is_extended(conflist: Path, versions: dict[str, object]) -> None:
+    conflist.write_text(json.dumps(FLANNEL | versions))
+    assert add_to_chain(conflist)
 
 
 def test_a_disk_that_is_full_leaves_the_list_as_it_was(conflist: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""libcni's own cnitool as the runtime: what Go's types take from the agent, and how it calls (CNI 1.0.0 and 1.1.0)."""
+"""libcni's own cnitool as the runtime: what Go's types take from the agent, and how it calls (CNI 0.3.1 to 1.1.0)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.node.rails.node import CALL_SECONDS, Node, Pod, inside
 
 pytestmark = [pytest.mark.needs("root", "unshare", "go"), pytest.mark.usefixtures("agent")]
 
-VERSIONS = ("1.0.0", "1.1.0")
+VERSIONS = ("0.3.1", "0.4.0", "1.0.0", "1.1.0")
 _KEEPS = 'mount -t tmpfs tmpfs /var/lib && mkdir /var/lib/cni && mount --bind "$0" /var/lib/cni && exec "$@"'
 """libcni keeps results in /var/lib/cni; here that is a folder of the test's."""
 
@@ -64,7 +64,8 @@ def test_a_pod_is_attached_checked_and_given_back(cnitool: Path, node: Node, ver
     assert [entry["name"] for entry in result["interfaces"]] == [f"rail{rail}" for rail in range(8)]
     assert [entry["interface"] for entry in result["ips"]] == list(range(8))
     assert inside(pod.path).rails == [f"rail{rail}" for rail in range(8)]
-    assert good(cnitool, node, "check", pod) == ""
+    if version != "0.3.1":  # it knows no CHECK, and cnitool refuses to call it
+        assert good(cnitool, node, "check", pod) == ""
     assert good(cnitool, node, "status", pod) == ""
     assert good(cnitool, node, "del", pod) == ""
     assert inside(pod.path).rails == []
@@ -72,7 +73,8 @@ def test_a_pod_is_attached_checked_and_given_back(cnitool: Path, node: Node, ver
 
 
 def test_a_check_tells_what_is_not_as_it_was(cnitool: Path, node: Node, version: str) -> None:
-    del version
+    if version == "0.3.1":
+        return
     pod = node.pod()
     good(cnitool, node, "add", pod)
     subprocess.run(

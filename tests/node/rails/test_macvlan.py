@@ -15,6 +15,7 @@ from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails.client import read_status
 from trackbed.node.rails.errors import Code
+from trackbed.node.rails.protocol import VERSIONS
 
 pytestmark = [pytest.mark.needs("root"), pytest.mark.usefixtures("agent")]
 
@@ -313,7 +314,7 @@ def test_a_collection_without_list_removes_nothing(node: Node) -> None:
 
 def test_status_and_version_are_good(node: Node) -> None:
     assert node.call("STATUS").printed == b""
-    assert node.call("VERSION").json == {"cniVersion": "1.1.0", "supportedVersions": ["1.0.0", "1.1.0"]}
+    assert node.call("VERSION").json == {"cniVersion": "1.1.0", "supportedVersions": list(VERSIONS)}
 
 
 def test_a_missing_port_is_named_and_nothing_stays(node: Node) -> None:

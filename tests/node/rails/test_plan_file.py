@@ -28,12 +28,17 @@ def until(holds: Callable[[], bool]) -> None:
     wait_until(holds, "the agent goes by the other plan")
 
 
-def free(node: Node) -> set[int]:
-    """How many addresses of each rail are free; none while the agent takes the other plan."""
+def read_free(node: Node) -> dict[str, int]:
+    """How many addresses are free, by rail; none while the agent takes the other plan."""
     try:
-        return set(read_status(node.socket)["free"].values())
+        return dict(read_status(node.socket)["free"])
     except OSError:
-        return set()
+        return {}
+
+
+def free(node: Node) -> set[int]:
+    """How many addresses of each rail are free."""
+    return set(read_free(node).values())
 
 
 @pytest.mark.needs("root")
@@ -50,6 +55,21 @@ def test_the_agent_takes_a_new_plan_and_its_pods_keep_what_they_have(node: Node,
     node.delete(after)
     assert not inside(before.path).rails
     assert free(node) == {60}
+
+
+@pytest.mark.needs("root")
+def test_a_plan_of_fewer_rails_is_taken_while_a_pod_has_the_others(node: Node, agent: Agent) -> None:
+    before, after = node.pod(), node.pod()
+    node.add(before)
+    put(node.folder / "plan.json", encode_node(planned(FABRIC.replace("rails: 8", "rails: 4"))))
+    until(lambda: len(read_free(node)) == 4)
+    assert agent.process.poll() is None
+    assert len(inside(before.path).rails) == 8
+    assert len(node.add(after)["interfaces"]) == 4
+    node.delete(before)
+    node.delete(after)
+    assert not inside(before.path).rails
+    assert read_status(node.socket)["attachments"] == []
 
 
 @pytest.fixture

@@ -67,6 +67,19 @@ def test_the_executable_is_there_as_long_as_the_agent_serves_and_asks_it(place: 
     assert "/run/agent.sock" in program.read_text()
 
 
+def test_an_executable_that_another_program_removes_is_installed_again(
+    place: CniFolders, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = place.programs / "trackbed"
+
+    def removed() -> bool:
+        program.unlink()
+        return True
+
+    while_staying(place, program.exists, removed, program.exists)
+    assert any("was removed by another program and is installed again" in entry.message for entry in caplog.records)
+
+
 @pytest.mark.support(
     "runtime", "k3s", "refused", "its flannel: the agent says to start it with --flannel-backend=none and a network"
 )

@@ -5,7 +5,7 @@ import pytest
 
 from trackbed.node.rails import protocol
 from trackbed.node.rails.errors import CniError, Code
-from trackbed.node.rails.protocol import RailRequest
+from trackbed.node.rails.protocol import VERSIONS, RailRequest
 
 ENV = {"CNI_COMMAND": "ADD", "CNI_CONTAINERID": "c1", "CNI_NETNS": "/run/netns/c1", "CNI_IFNAME": "net1"}
 CONFIG = {"cniVersion": "1.1.0", "name": "rails", "type": "trackbed"}
@@ -35,14 +35,14 @@ BAD_ENVIRONMENT: dict[str, tuple[dict[str, str], str]] = {
 
 BAD_CONFIG: dict[str, tuple[dict[str, Any], Code, str]] = {
     "old version": (
-        {"cniVersion": "0.3.1"},
+        {"cniVersion": "0.2.0"},
         Code.VERSION,
-        'cniVersion "0.3.1" is not supported; Trackbed speaks 1.0.0 and 1.1.0',
+        f'cniVersion "0.2.0" is not supported; Trackbed speaks {", ".join(VERSIONS)}',
     ),
     "no version": (
         {"cniVersion": None},
         Code.VERSION,
-        "cniVersion null is not supported; Trackbed speaks 1.0.0 and 1.1.0",
+        f"cniVersion null is not supported; Trackbed speaks {', '.join(VERSIONS)}",
     ),
     "no name": ({"name": ""}, Code.CONFIG, "name is \"\"; it must be 1 to 255 letters, digits, '_', '.' or '-'"),
     "name is a number": ({"name": 7}, Code.CONFIG, "name is 7; it must be 1 to 255 letters, digits, '_', '.' or '-'"),

@@ -1,3 +1,5 @@
+import pytest
+
 from tests.node.rails.node import planned
 from trackbed.node.rails.attachment import Attachment, PodAddress, PodPort
 from trackbed.node.rails.result import build_result
@@ -33,6 +35,14 @@ def test_the_older_version_gets_no_field_it_does_not_know() -> None:
         {"dst": "10.0.0.0/12", "gw": "10.0.0.33"},
         {"dst": "10.6.0.0/15", "gw": "10.6.0.33"},
     ]
+
+
+@pytest.mark.parametrize("version", ["0.3.0", "0.3.1", "0.4.0"])
+def test_before_1_0_an_address_says_of_which_ip_version_it_is(version: str) -> None:
+    old = build_result(version, ATTACHMENT, COMMON, None)
+    assert old["cniVersion"] == version
+    assert old["ips"][0] == {"version": "4", "address": "10.0.0.35/27", "gateway": "10.0.0.33", "interface": 0}
+    assert old["routes"] == build_result("1.0.0", ATTACHMENT, COMMON, None)["routes"]
 
 
 def test_the_newer_version_says_in_which_table_a_route_is() -> None:

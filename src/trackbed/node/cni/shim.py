@@ -16,7 +16,7 @@ import posix
 import sys
 
 SOCKET = b"/run/trackbed/agent.sock"
-VERSIONS = (b"1.0.0", b"1.1.0")
+VERSIONS = (b"0.3.0", b"0.3.1", b"0.4.0", b"1.0.0", b"1.1.0")
 TIMEOUT_SECONDS = 60
 MAX_BYTES = 1 << 20  # the agent refuses longer configurations
 

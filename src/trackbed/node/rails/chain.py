@@ -13,6 +13,7 @@ from typing import Any
 
 from trackbed.host.atomic import replace
 from trackbed.node.rails.install import NAME
+from trackbed.node.rails.protocol import VERSIONS
 
 _ENDINGS = {".conf", ".conflist", ".json"}
 
@@ -34,6 +35,7 @@ def find_primary_network(network_folder: Path) -> Path | None:
 def add_to_chain(conflist: Path) -> bool:
     """Add the Trackbed plugin to a configuration file; return whether it was missing. Raises ChainError, OSError."""
     configuration = _read_configuration(conflist)
+    _check_version(conflist, configuration)
     if any(plugin.get("type") == NAME for plugin in configuration["plugins"]):
         return False
     _replace_configuration(conflist, configuration | {"plugins": [*configuration["plugins"], {"type": NAME}]})
@@ -72,6 +74,17 @@ def _read_configuration(conflist: Path) -> dict[str, Any]:
     if not isinstance(plugins, list) or not all(isinstance(plugin, dict) for plugin in plugins):
         raise ChainError(f"{conflist} has no list of plugins; name the .conflist of the primary network")
     return dict(configuration)
+
+
+def _check_version(conflist: Path, configuration: dict[str, Any]) -> None:
+    """Raise ChainError for a list of a version in which the plugin could not answer: no pod would start."""
+    further = configuration.get("cniVersions")
+    versions = [configuration.get("cniVersion"), *(further if isinstance(further, list) else ())]
+    if not any(version in VERSIONS for version in versions):
+        raise ChainError(
+            f"{conflist} has cniVersion {json.dumps(versions[0])}, in which Trackbed cannot be called; give it one of "
+            + ", ".join(VERSIONS)
+        )
 
 
 def _replace_configuration(conflist: Path, configuration: dict[str, Any]) -> None:

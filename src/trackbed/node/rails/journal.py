@@ -56,9 +56,11 @@ class Journal:
         self.needs_rewrite = self.contents.damaged_bytes > 0 or self.size_bytes > MAX_JOURNAL_BYTES
 
     def close(self) -> None:
-        """Close the files and release the lock."""
-        os.close(self._fd)
-        os.close(self._lock)
+        """Close the files and release the lock. Whoever still appends gets a JournalError."""
+        descriptors = self._fd, self._lock
+        self._fd = self._lock = -1  # another file may get these numbers
+        for descriptor in descriptors:
+            os.close(descriptor)
 
     def append(self, payload: bytes, *, sync: bool) -> None:
         """Append a record; with `sync`, return once it is on the disk.

@@ -27,7 +27,7 @@ from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails.attachment import Attachment, PodPort
 from trackbed.node.rails.batch import NetlinkStep, StepsRefusedError, send_steps
-from trackbed.node.rails.result import iter_pod_routes
+from trackbed.node.rails.result import iter_pod_routes, list_planned_ports
 from trackbed.node.rails.sandbox import MAX_ENTRIES, Sandbox
 
 _log = logging.getLogger(__name__)
@@ -216,7 +216,7 @@ def _choose_ipv4_sysctls(attachment: Attachment, port: PodPort) -> dict[str, int
 def _iter_rules(attachment: Attachment, common: CommonPlan) -> Iterator[tuple[int, PlannedRule]]:
     """Yield the rule of each address and one fence for each IP version, each with its rail."""
     fenced: set[int] = set()
-    for port in attachment.ports:
+    for port in list_planned_ports(attachment, common):
         for address in port.addresses:
             version = address.plan.version
             yield port.rail, build_source_rule(common, port.rail, address.plan)

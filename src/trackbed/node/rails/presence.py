@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trackbed.node.rails.chain import ChainError, add_to_chain, find_primary_network
-from trackbed.node.rails.install import install_executable
+from trackbed.node.rails.install import NAME, install_executable
 
 _log = logging.getLogger(__name__)
 
@@ -36,16 +36,27 @@ class CniFolders:
 
 
 async def keep_chained(folders: CniFolders, socket: Path, stop: asyncio.Event) -> None:
-    """Install the executable, then keep it chained until `stop`. Raises OSError if it cannot be installed."""
+    """Install the executable, then keep it there and chained until `stop`. Raises OSError if it cannot be installed."""
     install_executable(folders.programs, socket)
     reported = ""
     while not stop.is_set():
-        problem = await asyncio.to_thread(_ensure_chained, folders.networks)
+        problem = await asyncio.to_thread(_ensure_called, folders, socket)
         if problem and problem != reported:
             _log.warning("%s", problem)
         reported = problem
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), CHECK_SECONDS)
+
+
+def _ensure_called(folders: CniFolders, socket: Path) -> str:
+    """Install the executable again if another program removed it, then chain it; return what is wrong, or ""."""
+    if not (folders.programs / NAME).exists():
+        try:
+            install_executable(folders.programs, socket)
+        except OSError as error:
+            return f"{folders.programs / NAME} was removed, so no pod starts, and it cannot be installed again: {error}"
+        _log.warning("%s was removed by another program and is installed again", folders.programs / NAME)
+    return _ensure_chained(folders.networks)
 
 
 def _ensure_chained(network_folder: Path) -> str:

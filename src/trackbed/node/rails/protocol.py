@@ -4,7 +4,7 @@
     answer    4 bytes length, 1 byte exit status, then the text to print; numbers are big-endian
 
 Requests are not trusted: every length, name and type is checked here, with messages for the runtime's log, before other
-modules use them. Follows the CNI specification 1.1, sections 1 and 2.
+modules use them. Follows the CNI specification 1.1, sections 1 and 2, and those since 0.3.0 (see `result`).
 """
 
 import re
@@ -17,7 +17,8 @@ import msgspec
 from trackbed.node.rails.attachment import MODES, Key
 from trackbed.node.rails.errors import CniError, Code
 
-VERSIONS: Final = ("1.0.0", "1.1.0")
+VERSIONS: Final = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
+"""All that know a list of plugins. Networks in use still say 0.3.1, as the manifests of Flannel and Calico do."""
 MAX_CONFIG_BYTES: Final = 1 << 20
 MAX_FRAME_BYTES: Final = MAX_CONFIG_BYTES + (1 << 17)
 """Maximum size of a configuration with a runtime's environment (Linux allows 128 KiB for one variable)."""
@@ -93,7 +94,7 @@ def parse_request(environment: Mapping[str, str], config: bytes) -> CniRequest:
     if command not in COMMANDS:
         raise _build_environment_error("CNI_COMMAND", command, f"it must be one of {', '.join(COMMANDS)}")
     document = _decode_config(config)
-    version = _parse_cni_version(document)
+    version = _parse_cni_version(document, is_needed=command != "DEL")
     if command == "VERSION":
         return CniRequest(command, version, ("", ""), "", "", document)
     network = _parse_network_name(document)
@@ -164,11 +165,14 @@ def _decode_config(raw: bytes) -> Json:
     return document
 
 
-def _parse_cni_version(config: Json) -> str:
+def _parse_cni_version(config: Json, *, is_needed: bool) -> str:
+    """Return the version of a call. A pod can be deleted whatever it is, as the answer has nothing of a version."""
     version = config.get("cniVersion")
     if version not in VERSIONS:
-        message = f"cniVersion {_shorten_value(version)} is not supported; Trackbed speaks {' and '.join(VERSIONS)}"
-        raise CniError(Code.VERSION, message)
+        message = f"cniVersion {_shorten_value(version)} is not supported; Trackbed speaks {', '.join(VERSIONS)}"
+        if is_needed:
+            raise CniError(Code.VERSION, message)
+        return VERSIONS[-1]
     return str(version)
 
 

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from trackbed.fabric.model.ranges import format_address
 from trackbed.fabric.plan.plan import CommonPlan
 from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRoute, iter_routes
-from trackbed.node.rails.attachment import Attachment, PodPort
+from trackbed.node.rails.attachment import Attachment, PodAddress, PodPort
 from trackbed.node.rails.protocol import Json
 
+_UNNAMED_FAMILY_VERSION = "1.0.0"
+"""The first CNI version whose result does not say of which IP version an address is."""
 _MTU_AND_TABLE_VERSION = "1.1.0"
 """The first CNI version whose result has the MTU of an interface and the table of a route."""
 
@@ -23,7 +25,7 @@ def build_result(cni_version: str, attachment: Attachment, common: CommonPlan, p
     added = {
         "interfaces": [_build_interface(cni_version, port, attachment.netns) for port in attachment.ports],
         "ips": [
-            {"address": address.text, **({"gateway": address.gateway} if address.gateway else {}), "interface": number}
+            _build_address(cni_version, address, number)
             for number, port in enumerate(attachment.ports, first)
             for address in port.addresses
         ],
@@ -37,9 +39,14 @@ def build_result(cni_version: str, attachment: Attachment, common: CommonPlan, p
     return {**preceding, "cniVersion": cni_version, **merged}
 
 
+def list_planned_ports(attachment: Attachment, common: CommonPlan) -> list[PodPort]:
+    """Return the ports on rails that the plan has: it may have fewer than when the pod began, which keeps its ports."""
+    return [port for port in attachment.ports if port.rail < len(common.rails)]
+
+
 def iter_pod_routes(attachment: Attachment, common: CommonPlan) -> Iterator[tuple[int, PlannedRoute]]:
-    """Yield the rail and the planned route, for all routes of an attachment."""
-    for port in attachment.ports:
+    """Yield the rail and the planned route, for all routes of an attachment. See `list_planned_ports`."""
+    for port in list_planned_ports(attachment, common):
         first = port.rail == attachment.first_rail
         for address in port.addresses:
             for route in iter_routes(common, port.rail, address.plan, carries_supernet=first):
@@ -49,6 +56,12 @@ def iter_pod_routes(attachment: Attachment, common: CommonPlan) -> Iterator[tupl
 def _build_interface(cni_version: str, port: PodPort, netns_path: str) -> Json:
     mtu = {"mtu": port.mtu_bytes} if cni_version >= _MTU_AND_TABLE_VERSION else {}
     return {"name": port.name, "mac": port.mac, **mtu, "sandbox": netns_path}
+
+
+def _build_address(cni_version: str, address: PodAddress, interface: int) -> Json:
+    family = {} if cni_version >= _UNNAMED_FAMILY_VERSION else {"version": str(address.plan.version)}
+    gateway = {"gateway": address.gateway} if address.gateway else {}
+    return {**family, "address": address.text, **gateway, "interface": interface}
 
 
 def _is_expressible(cni_version: str, route: PlannedRoute) -> bool:

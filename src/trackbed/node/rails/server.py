@@ -82,7 +82,8 @@ class Server:
             if self._running:
                 await asyncio.wait(self._running, timeout=_SHUTDOWN_SECONDS)
             await self._conflicts.close()
-            self._threads.shutdown(wait=False)
+            # A handler that goes on would write into a store that is closed, while the next agent gives its addresses.
+            await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
             os.unlink(socket_path)  # noqa: PTH108 - the event loop has nothing else to do at this point
 
     async def _handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

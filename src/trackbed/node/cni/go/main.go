@@ -20,7 +20,7 @@ const (
 // socketPlace has the 107 bytes that sun_path of unix(7) has beside its NUL.
 var socketPlace = "@trackbed-agent-socket@...................................................................................."
 
-var versions = []string{"1.0.0", "1.1.0"}
+var versions = []string{"0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 
 type hungUp struct{}
 
