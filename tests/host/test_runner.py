@@ -1,7 +1,9 @@
+import os
 from pathlib import Path
 
 import pytest
 
+from trackbed.host import runner
 from trackbed.host.change import Change, Run
 from trackbed.host.machine import Absent, Machine
 from trackbed.host.runner import Local, ProgramResult
@@ -13,6 +15,23 @@ CHANGE = Change(None, "cmdline", None, "kernel arguments", "a", "b", "change", (
 @pytest.mark.needs("processes")
 def test_a_program_runs_without_input_and_all_it_says_is_kept() -> None:
     assert Local().run(("sh", "-c", "cat; echo out; echo err >&2; exit 3")) == ProgramResult(3, "out\nerr\n")
+
+
+@pytest.mark.needs("processes")
+@pytest.mark.parametrize("ends", ["", "trap '' TERM; "], ids=["at SIGTERM", "at SIGKILL"])
+def test_nothing_that_a_program_started_goes_on_after_its_limit(
+    tmp_path: Path, ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "_END_SECONDS", 0.2)
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        ran = Local(2).run(("sh", "-c", f"{ends}( exec >{fifo}; while :; do sleep 1; done ) & echo out; wait"))
+        assert (ran.status, ran.output) == (124, "sh took more than 2 s: out\n")
+        assert os.read(reader, 1) == b"", "nobody has the other end open"
+    finally:
+        os.close(reader)
 
 
 def test_only_programs_in_the_usual_folders_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

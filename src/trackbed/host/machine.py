@@ -24,7 +24,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from trackbed.host.runner import Local, ProgramResult, Runner
+from trackbed.host.runner import TIMEOUT_SECONDS, Local, ProgramResult, Runner
 from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
 
@@ -149,13 +149,13 @@ class Machine:
         runner = self._find_runner()
         return runner is not None and runner.has_program(program)
 
-    def run(self, argv: tuple[str, ...]) -> ProgramResult | Absent:
+    def run(self, argv: tuple[str, ...], timeout_seconds: float = TIMEOUT_SECONDS) -> ProgramResult | Absent:
         """Run a program on the machine; return Absent if it does not exist or cannot be run there."""
-        runner = self._find_runner()
+        runner = self._find_runner(timeout_seconds)
         return runner.run(argv) if runner is not None and runner.has_program(argv[0]) else Absent()
 
-    def _find_runner(self) -> Runner | None:
-        return self.runner or (Local() if self.root == _HOST else None)
+    def _find_runner(self, timeout_seconds: float = TIMEOUT_SECONDS) -> Runner | None:
+        return self.runner or (Local(timeout_seconds) if self.root == _HOST else None)
 
     def read_sysctl(self, key: str) -> str | Absent | Unreadable:
         """Return the value of `/proc/sys/<key>`, as seen from inside the network namespace."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -17,7 +19,12 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Folders in which programs are looked up, regardless of the caller's PATH."""
 
 TIMEOUT_SECONDS = 300
-"""Enough for the slowest program, update-grub, which probes every disk for other systems."""
+"""Limit of a program that only reads."""
+CHANGE_SECONDS = 3600
+"""Limit of a program that changes the host: a package may build its modules for each kernel (DKMS)."""
+_END_SECONDS = 10
+"""Time that programs have to end after SIGTERM, before SIGKILL."""
+_LOOK_SECONDS = 0.05
 
 
 class ProgramResult(NamedTuple):
@@ -49,31 +56,61 @@ class Local:
         return any(os.access(f"{folder}/{program}", os.X_OK) for folder in PATH.split(":"))
 
     def run(self, argv: Sequence[str]) -> ProgramResult:
-        """Run a program without input, in the C locale, within the time limit."""
+        """Run a program without input, in the C locale, within the time limit.
+
+        At the limit, and where the caller is interrupted, what the program has started ends with it: an undo must not
+        meet an installation that goes on.
+        """
         import subprocess  # noqa: PLC0415 - it takes a tenth of a run that starts no program
 
         environment = {"PATH": PATH, "LC_ALL": "C", "HOME": os.environ.get("HOME", "/")}
         try:
-            process = subprocess.run(  # noqa: S603 - the commands are Trackbed's own, argument by argument, no shell
+            process = subprocess.Popen(  # noqa: S603 - the commands are Trackbed's own, argument by argument, no shell
                 list(argv),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 env=environment,
-                timeout=self._timeout_seconds,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            return ProgramResult(
-                124, f"{argv[0]} took more than {self._timeout_seconds:.0f} s: {_decode_output(error.output)}"
+                start_new_session=True,
             )
         except OSError as error:
             return ProgramResult(126, f"{argv[0]} cannot be started: {error.strerror}")
-        return ProgramResult(process.returncode, _decode_output(process.stdout))
+        try:
+            output, _ = process.communicate(timeout=self._timeout_seconds)
+        except subprocess.TimeoutExpired:
+            output = _end_session(process)
+            limit = f"{argv[0]} took more than {self._timeout_seconds:.0f} s"
+            return ProgramResult(124, f"{limit}: {output.decode(errors='replace')}")
+        except BaseException:
+            _end_session(process)
+            raise
+        return ProgramResult(process.returncode, output.decode(errors="replace"))
 
 
-def _decode_output(raw: bytes | str | None) -> str:
-    return raw.decode(errors="replace") if isinstance(raw, bytes) else raw or ""
+def _end_session(process: subprocess.Popen[bytes]) -> bytes:
+    """End a program and all that it has started in its session; return its output."""
+    import subprocess  # noqa: PLC0415 - as in Local.run
+
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        deadline = time.monotonic() + _END_SECONDS
+        while _has_processes(process) and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+    try:
+        return process.communicate(timeout=_LOOK_SECONDS)[0]
+    except subprocess.TimeoutExpired as error:  # a process that has left the session has the other end
+        return error.output or b""
+
+
+def _has_processes(process: subprocess.Popen[bytes]) -> bool:
+    """Return whether the process group of a program has processes; zombies of a lazy init count."""
+    process.poll()  # its own process is no zombie any more
+    try:
+        os.killpg(process.pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 _PR_SET_PDEATHSIG = 1

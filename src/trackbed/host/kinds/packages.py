@@ -66,6 +66,10 @@ rm -f "$kept.before" "$kept.added"
 """
 
 
+_APT = "apt-get -q -y -o DPkg::Lock::Timeout=120"
+"""It waits for others that install, such as unattended-upgrades."""
+
+
 class _Manager(NamedTuple):
     """A package manager: its program, its repository files, and shell commands."""
 
@@ -86,10 +90,10 @@ _MANAGERS = {
         ("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\\n"),
         {
             "list": "dpkg-query -W -f '${db:Status-Status} ${Package}\\n' | sed -n 's/^installed //p'",
-            "install": 'apt-get -q update\napt-get -q -y --no-install-recommends --allow-downgrades install "$@"',
+            "install": f'apt-get -q update\n{_APT} --no-install-recommends --allow-downgrades install "$@"',
             "repair": "dpkg --configure -a",
-            "remove": "apt-get -q -y remove",
-            "restore": "apt-get -q -y --no-install-recommends --allow-downgrades install",
+            "remove": f"{_APT} remove",
+            "restore": f"{_APT} --no-install-recommends --allow-downgrades install",
         },
     ),
     "dnf": _Manager(

@@ -16,6 +16,7 @@ from trackbed.host.change import (
 )
 from trackbed.host.machine import Absent, Machine
 from trackbed.host.pci_driver import rebind_function, wait_for_vf_interfaces
+from trackbed.host.runner import CHANGE_SECONDS
 from trackbed.host.transaction import files
 from trackbed.kernel.netlink.codec import Message, NetlinkError
 from trackbed.kernel.netlink.dcb import apply_setting
@@ -48,7 +49,7 @@ def perform_operation(machine: Machine, change: Change, operation: object) -> No
 
 def run_program(machine: Machine, argv: tuple[str, ...]) -> None:
     """Run a program. Raises OperationError with the last lines of its output if it fails."""
-    done = machine.run(argv)
+    done = machine.run(argv, CHANGE_SECONDS)
     if isinstance(done, Absent):
         raise OperationError(f"there is no {argv[0]} to run on this machine; run by hand: {' '.join(argv)}")
     if done.status:
