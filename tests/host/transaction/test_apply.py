@@ -41,6 +41,7 @@ from trackbed.kernel.netlink.codec import (
 from trackbed.kernel.netlink.links import build_add_altname, build_delete_link, build_set_link, list_links
 from trackbed.kernel.netlink.routes import (
     RTM_NEWROUTE,
+    RTPROT_STATIC,
     Route,
     build_add_route,
     build_delete_route,
@@ -273,6 +274,33 @@ def test_two_ports_exchange_their_names(place: Host, node: NodePlan) -> None:
     assert place.index("rail0") == ports["rail1"].index
     made(place, node)
     assert everything(place.machine) == sound
+
+
+def test_a_rename_on_an_old_kernel_keeps_what_others_have_set(
+    place: Host, node: NodePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trackbed.host.kinds.name.can_rename_live", lambda _: False)  # before Linux 6.2
+    index, net, net6 = place.index("eth0"), 192 << 24 | 2 << 8, 0x20010DB8 << 96  # 192.0.2.0, 2001:db8::
+    place.send(
+        build_set_link(index, up=True),
+        build_add_address(Address(index, AF_INET, net + 2, 24)),
+        build_add_address(Address(index, AF_INET6, net6 + 5, 64, flags=IFA_F_NODAD)),
+        build_add_route(Route(AF_INET, 254, oif=index, gateway=net + 1)),
+        build_add_route(Route(AF_INET, 77, 10 << 24, 8, oif=index, gateway=net + 1)),
+        build_add_route(Route(AF_INET6, 254, net6 + (9 << 64), 64, oif=index, gateway=net6 + 1)),
+    )
+
+    def list_others() -> set[Route | tuple[int, int]]:
+        with place.machine.open_socket() as sock:
+            ours = [entry for entry in list_addresses(sock) if entry.index == index and entry.scope == 0]
+            routes = [route for route in list_routes(sock, oif=index) if route.protocol == RTPROT_STATIC]
+        return {*routes, *((entry.family, entry.address) for entry in ours if entry.protocol != PROTOCOL)}
+
+    before = list_others()
+    assert len(before) == 5
+    made(place, node)
+    assert place.index("rail0") == index
+    assert list_others() >= before
 
 
 def test_another_plan_leaves_nothing_of_the_first(place: Host, node: NodePlan) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
+from socket import AF_INET, AF_INET6
 from typing import NamedTuple
 
 from trackbed.host.change import Change, Skipped, build_change, build_manual_change
@@ -21,10 +22,12 @@ from trackbed.host.kinds.links import build_undo_reader, restore_links
 from trackbed.host.kinds.view import View
 from trackbed.host.machine import Machine
 from trackbed.host.moved_ports import MovedPort, read_moved_ports
-from trackbed.host.setting import Setting
+from trackbed.host.setting import PROTOCOL, Setting
 from trackbed.host.state import HostState
-from trackbed.kernel.netlink.codec import Message
+from trackbed.kernel.netlink.addresses import IFA_F_PERMANENT, build_restore_address
+from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_REPLACE, Message
 from trackbed.kernel.netlink.links import Link, build_delete_altname, build_set_link, list_links
+from trackbed.kernel.netlink.routes import RT_SCOPE_UNIVERSE, RTM_NEWROUTE, RTPROT_KERNEL, RTPROT_RA
 from trackbed.kernel.release import LIVE_RENAME, PARENT_DEVICE, explain_old_kernel, parse_release
 
 _PORT_LINK_KINDS = ("", "ipoib", "veth")
@@ -122,9 +125,25 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
     first = min(pairs, key=lambda pair: pair[0].index)[0] == link
     live = can_rename_live(view.machine)
     ahead = _build_temporary_renames(pairs, live=live) if first else []
-    return build_change(
-        setting, subject, link.name, want.netdev, (*ahead, *_build_rename(link, want.netdev, live=live))
-    )
+    rename = _build_rename(link, want.netdev, live=live)
+    lost = () if live or not link.is_up else _iter_lost_entries(link, view.state)
+    return build_change(setting, subject, link.name, want.netdev, (*ahead, *rename, *lost))
+
+
+def _iter_lost_entries(link: Link, state: HostState) -> Iterator[Message]:
+    """Yield messages that restore what others have set on a port, and the kernel drops while the port is down.
+
+    Trackbed's own entries are set by the next round, and those of the kernel and of router advertisements return by
+    themselves (addrconf_ifdown of net/ipv6/addrconf.c, fib_disable_ip of net/ipv4/fib_frontend.c).
+    """
+    for address in state.addresses:
+        is_kept = address.flags & IFA_F_PERMANENT and address.scope == RT_SCOPE_UNIVERSE
+        if (address.index, address.family) == (link.index, AF_INET6) and is_kept and address.protocol != PROTOCOL:
+            yield build_restore_address(address.body)
+    for route in state.routes:
+        if link.index in {route.oif, *route.hops} and route.protocol not in {RTPROT_KERNEL, RTPROT_RA, PROTOCOL}:
+            replaces = NLM_F_REPLACE if route.family == AF_INET else 0  # of IPv6, it would replace another port's
+            yield Message(RTM_NEWROUTE, NLM_F_CREATE | replaces, route.body)
 
 
 def restore(machine: Machine, undo_data: UndoData) -> Iterator[str]:
