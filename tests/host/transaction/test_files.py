@@ -51,6 +51,17 @@ def test_another_format_replaces_the_files_of_the_first(machine: Machine) -> Non
     assert set(read_owned(machine)) == set(FORMATS["networkmanager"](NODE))
 
 
+def test_folders_can_be_read_by_networkd_whatever_the_umask(machine: Machine) -> None:
+    path = "/etc/systemd/network/10-netplan-rail0.network.d/90-trackbed.conf"
+    former = os.umask(0o077)
+    try:
+        write_file(machine, path, b"[Match]\n")
+    finally:
+        os.umask(former)
+    folders = [folder for folder in machine.locate(path).parents if folder.is_relative_to(machine.locate("/etc"))]
+    assert {folder.stat().st_mode & 0o777 for folder in folders} == {0o755}
+
+
 def test_files_of_others_are_never_touched(machine: Machine) -> None:
     theirs = [
         put(machine, "/etc/netplan/50-cloud-init.yaml", "network: {}\n"),

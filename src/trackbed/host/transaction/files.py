@@ -64,8 +64,16 @@ def write_file(machine: Machine, path: str, content: bytes | None, permissions: 
             place.unlink()
             sync_folder(place.parent)
         return
-    place.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(place.parent)
     replace(place, content, get_file_mode(path) if permissions is None else permissions)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, with mode 0755 whatever the umask: networkd reads its files as a user."""
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o755)
 
 
 def list_foreign_mentions(machine: Machine, names: frozenset[str]) -> tuple[str, ...]:
