@@ -13,7 +13,7 @@ from trackbed.host.steps import iter_settings
 from trackbed.host.transaction.apply import apply, undo
 from trackbed.host.transaction.boot_files import BootFiles, select_files
 from trackbed.host.transaction.files import write_file
-from trackbed.kernel.netlink.links import build_set_link
+from trackbed.kernel.netlink.links import build_create_bridge, build_create_macvlan, build_set_link
 from trackbed.kernel.netlink.routes import Route, build_add_route
 
 NODE = node_plan(P2P, PORTS)
@@ -147,6 +147,21 @@ def test_a_port_with_the_only_default_route_is_no_rail(place: Host) -> None:
     assert select(place).files == FORMATS["networkd"](NODE)
 
 
+def test_a_default_route_over_what_lies_on_a_port_counts_as_the_ports(place: Host) -> None:
+    place.send(build_set_link(place.index("eth0"), up=True), build_create_macvlan("upper", place.index("eth0")))
+    place.send(build_set_link(place.index("upper"), up=True))
+    place.send(build_add_route(Route(2, 254, oif=place.index("upper"), scope=253)))
+    with pytest.raises(ManagerError, match="default route leaves by upper, on rail0;"):
+        select(place)
+
+
+def test_a_port_that_is_part_of_a_bridge_is_no_rail(place: Host) -> None:
+    place.send(build_create_bridge("br0"))
+    place.send(build_set_link(place.index("eth1"), master=place.index("br0")))
+    with pytest.raises(ManagerError, match=r"eth1, which is rail1 of the plan, is a part of br0 \(bridge\)"):
+        select(place)
+
+
 @pytest.mark.parametrize(
     ("line", "is_read"),
     [
@@ -176,3 +191,31 @@ def test_other_files_are_searched_for_what_a_port_is_called_now_and_for_its_mac(
         "/etc/network/interfaces:2: iface eth0 inet dhcp",
         f'/etc/sysconfig/network-scripts/ifcfg-a:1: HWADDR="{MACS[1]}"',
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "matched"),
+    [
+        ("/etc/systemd/network/05-all.network", "[Match]\nType=ether\n\n[Network]\nDHCP=yes\n", "rail0, rail1"),
+        ("/run/systemd/network/05-any.network", "[Match]\nName=*\n", "rail0, rail1"),
+        ("/usr/lib/systemd/network/05-not.network", "[Match]\nName=!eno* rail0\n", "rail1"),
+        ("/etc/systemd/network/05-first.link", "[Match]\nOriginalName=et*\n[Link]\nName=old\n", "rail0, rail1"),
+        ("/etc/systemd/network/05-mac.link", f"[Match]\nPermanentMACAddress={MACS[0][:-1]}?\n", ""),
+        ("/etc/systemd/network/05-other.network", "[Match]\nName=en*\n", ""),
+        ("/etc/systemd/network/05-host.network", "[Match]\nName=*\nHost=elsewhere\n", ""),
+        ("/etc/systemd/network/05-none.network", "[Network]\nDHCP=yes\n", ""),
+        ("/etc/systemd/network/80-late.network", "[Match]\nName=*\n", ""),
+    ],
+)
+def test_a_unit_that_matches_ports_first_is_told(place: Host, path: str, text: str, matched: str) -> None:
+    grow(place.machine.root, {path: text})
+    warning = f"{path}: its [Match] fits {matched} before Trackbed's file does, which has no effect then;"
+    assert [text.partition(" let it")[0] for text in select(place).warnings] == ([warning] if matched else [])
+
+
+def test_a_unit_that_is_hidden_or_narrowed_is_not_told(place: Host) -> None:
+    hidden, folder = "05-all.network", "/etc/systemd/network"
+    grow(place.machine.root, {f"/usr/lib/systemd/network/{hidden}": "[Match]\nName=*\n", f"{folder}/{hidden}": ""})
+    narrowed = {"06-all.network": "[Match]\nName=*\n", "06-all.network.d/own.conf": "[Match]\nName=!rail*\n"}
+    grow(place.machine.root, {f"{folder}/{name}": text for name, text in narrowed.items()})
+    assert select(place).warnings == ()

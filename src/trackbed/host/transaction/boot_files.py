@@ -5,7 +5,8 @@ What would leave the machine unreachable, or its ports without their plan, is re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple, cast
 
@@ -17,6 +18,7 @@ from trackbed.host.network_manager import ManagerError, find_format
 from trackbed.host.state import HostState, read_host_state
 from trackbed.host.steps import names
 from trackbed.host.transaction import netplan_entries
+from trackbed.host.transaction.earlier_units import iter_earlier_units
 from trackbed.host.transaction.files import list_foreign_mentions
 from trackbed.kernel.netlink.links import Link
 from trackbed.kernel.netlink.routes import RT_TABLE_MAIN, RTN_UNICAST, RTPROT_RA
@@ -44,12 +46,30 @@ def select_files(
     state = read_host_state(machine)
     ports = name.find_ports(state, tuple(names.iter_settings(node)))
     chosen = find_format(machine, ports.values(), state.links) if persist == "auto" else cast("Format", persist)
+    _check_masters(state, ports)
     _check_default_route(state, ports)
     if chosen == "ifupdown":
         _check_sources(machine)
     planned = frozenset(port.netdev for port in node.ports)
     overrides = netplan_entries.render_overrides(machine, ports, planned) if chosen == "netplan" else {}
-    return BootFiles({**render(chosen), **overrides}, tuple(_iter_warnings(machine, node, ports, overrides)))
+    files = {**render(chosen), **overrides}
+    warnings = tuple(_iter_warnings(machine, node, ports, overrides))
+    mentioned = {warning.partition(":")[0] for warning in warnings}
+    return BootFiles(files, (*warnings, *_iter_unit_warnings(machine, ports, files, mentioned)))
+
+
+def _check_masters(state: HostState, ports: Mapping[str, Link]) -> None:
+    """Raise ManagerError if a planned port is a part of a bond, bridge or switch, which the files would take it from.
+
+    A VRF is none of these: its ports keep their addresses.
+    """
+    masters = {link.index: link for link in state.links if link.kind != "vrf"}
+    for netdev, port in ports.items():
+        if master := masters.get(port.master):
+            raise ManagerError(
+                f"{port.name}, which is {netdev} of the plan, is a part of {master.name} ({master.kind}), and at the"
+                f" next boot it would be missing there. Take it out of {master.name} first, or out of the Fabric"
+            )
 
 
 def _check_default_route(state: HostState, ports: Mapping[str, Link]) -> None:
@@ -59,14 +79,34 @@ def _check_default_route(state: HostState, ports: Mapping[str, Link]) -> None:
     """
     unicast = [route for route in state.routes if route.table == RT_TABLE_MAIN and route.type == RTN_UNICAST]
     defaults = [route for route in unicast if not route.prefix and route.protocol != RTPROT_RA]
-    netdevs = {link.index: netdev for netdev, link in ports.items()}
+    netdevs = _find_carried_links(state.links, ports)
     if defaults and all(route.oif in netdevs for route in defaults):
         index = defaults[0].oif
+        by, netdev = state.find_name(index), netdevs[index]
+        which = f"which is {netdev} of the plan" if ports[netdev].index == index else f"on {netdev}"
         raise ManagerError(
-            f"this machine's default route leaves by {state.find_name(index)}, which is {netdevs[index]} of the plan;"
+            f"this machine's default route leaves by {by}, {which};"
             " at the next boot it would be gone and the machine unreachable. Route it by another port first, or take"
             " this one out of the Fabric"
         )
+
+
+def _find_carried_links(links: Sequence[Link], ports: Mapping[str, Link]) -> dict[int, str]:
+    """Return the indexes of ports, and of what lies on ports alone (a VLAN, a bridge of VLANs), with a port of each."""
+    carried = {link.index: netdev for netdev, link in ports.items()}
+    lower: dict[int, list[int]] = defaultdict(list)
+    for link in links:
+        if link.parent and link.link_netnsid is None and link.kind != "veth":  # the parent of a veth is its peer
+            lower[link.index].append(link.parent)
+        if link.master:
+            lower[link.master].append(link.index)
+    while higher := {
+        index: carried[parts[0]]
+        for index, parts in lower.items()
+        if index not in carried and all(part in carried for part in parts)
+    }:
+        carried |= higher
+    return carried
 
 
 def _check_sources(machine: Machine) -> None:
@@ -98,3 +138,15 @@ def _iter_warnings(
             yield f"{place}: this entry is for a rail; {netplan_entries.FILE} overrides it until --undo"
         else:
             yield f"{place}: this configures or names a rail, too; take the rail out of that file"
+
+
+def _iter_unit_warnings(
+    machine: Machine, ports: Mapping[str, Link], files: Iterable[str], mentioned: Collection[str]
+) -> Iterator[str]:
+    """Yield warnings about units of others that match ports first, unless a line of theirs has been warned of."""
+    for path, matched in iter_earlier_units(machine, ports, files):
+        if path not in mentioned:
+            yield (
+                f"{path}: its [Match] fits {', '.join(matched)} before Trackbed's file does, which has no effect then;"
+                " let it match its own ports only"
+            )
