@@ -179,19 +179,21 @@ def _print_result_and_exit(applied: ApplyResult, node: NodePlan, output_format: 
 
 
 def _undo_last_apply(machine: Machine) -> None:
-    from trackbed.host.transaction.apply import UNDO_AGAIN, NothingToUndoError, undo
+    from trackbed.host.transaction.apply import UNDO_AGAIN, HostError, NothingToUndoError, describe_undo, undo
     from trackbed.host.transaction.record import find_folder
     from trackbed.kernel.netlink.codec import NetlinkError
 
+    folder = find_folder(machine)
     try:
-        problems = undo(machine, find_folder(machine))
+        outcome = describe_undo(folder)
+        problems = undo(machine, folder)
     except NothingToUndoError as error:
         refuse(error)
-    except (OSError, ValueError, NetlinkError) as error:
+    except (HostError, OSError, ValueError, NetlinkError) as error:
         fail(describe_error(error))
     for problem in problems:
         click.echo(f"not restored: {problem}", err=True)
-    click.echo("the state before the last apply is restored" if not problems else "everything else is restored")
+    click.echo("everything else is restored" if problems else outcome)
     if problems:
         click.echo(UNDO_AGAIN, err=True)
     raise SystemExit(1 if problems else 0)

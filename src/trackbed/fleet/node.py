@@ -52,6 +52,7 @@ from trackbed.host.transaction.apply import (
     MisfitError,
     NothingToUndoError,
     apply,
+    describe_undo,
     undo,
 )
 from trackbed.host.transaction.boot_files import BootFiles, select_files
@@ -93,14 +94,16 @@ def _change_host(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _undo_last_apply(machine: Machine) -> dict[str, Any]:
+    folder = find_folder(machine)
+    outcome = describe_undo(folder)
     try:
-        failures = undo(machine, find_folder(machine))
+        failures = undo(machine, folder)
     except NothingToUndoError as error:
         return {"outcome": "undone", "message": str(error)}
     if failures:
         message = f"not restored: {'; '.join(failures)}; everything else is restored; {UNDO_AGAIN}"
         return {"outcome": "failed", "message": message}
-    return {"outcome": "undone", "message": "the state before the last apply is restored"}
+    return {"outcome": "undone", "message": outcome}
 
 
 def _diff_or_apply(machine: Machine, node: NodePlan, request: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from errno import EACCES, ENOSPC, EPERM
 from pathlib import Path
 
@@ -11,18 +12,22 @@ import pytest
 from tests.host.places import PORTS, Host, everything
 from tests.host.steps.fabrics import P2P, node_plan
 from trackbed.fabric.plan.plan import NodePlan
+from trackbed.host.kinds.registry import KINDS
 from trackbed.host.machine import Machine
 from trackbed.host.steps import iter_settings
+from trackbed.host.transaction import undo as undoing
 from trackbed.host.transaction.apply import (
     UNDO_AGAIN,
     ApplyError,
     ApplyOptions,
     NothingToUndoError,
     apply,
+    describe_undo,
     undo,
 )
 from trackbed.host.transaction.compare import compare
-from trackbed.host.transaction.record import load_record
+from trackbed.host.transaction.record import load_record, save_record
+from trackbed.kernel.netlink.sockets import ReplyTimeoutError
 
 ARP_IGNORE = "net/ipv4/conf/eth0/arp_ignore"
 
@@ -85,6 +90,49 @@ def test_a_failed_apply_that_was_not_put_back_entirely_can_be_undone(place: Host
     assert place.machine.read_sysctl(ARP_IGNORE) == "0"
     assert everything(place.machine) == before
     assert load_record(place.records) is None
+
+
+def test_a_kind_that_cannot_be_restored_hinders_no_other(
+    place: Host, node: NodePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def time_out(*_: object) -> tuple[str, ...]:
+        raise ReplyTimeoutError("the kernel did not answer within 10 seconds")
+
+    before = everything(place.machine)
+    apply(place.machine, iter_settings(node), place.records, {"/etc/netplan/90-trackbed.yaml": "network: {}\n"})
+    kinds = tuple(replace(kind, restore=time_out) if kind.name == "sysctl" else kind for kind in KINDS)
+    with monkeypatch.context() as patch:
+        patch.setattr(undoing, "KINDS", kinds)
+        assert undo(place.machine, place.records) == ("sysctl: the kernel did not answer within 10 seconds",)
+    assert not place.machine.locate("/etc/netplan/90-trackbed.yaml").exists()
+    assert place.index("eth0")
+    assert undo(place.machine, place.records) == ()
+    assert everything(place.machine) == before
+
+
+class Interrupted(Jammed):
+    """A machine whose user presses Ctrl-C during an apply."""
+
+    def write_sysctl(self, key: str, value: str) -> None:
+        """Press the keys at a value of the plan."""
+        if key.endswith("conf/rail1/arp_ignore") and value == "1":
+            raise KeyboardInterrupt
+        super().write_sysctl(key, value)
+
+
+def test_what_an_interrupted_apply_cannot_put_back_is_told(place: Host, node: NodePlan) -> None:
+    with pytest.raises(ApplyError, match=f"^it was interrupted; put back, except: {ARP_IGNORE}: Permission denied"):
+        apply(Interrupted(place.machine.root, place.machine.netns), iter_settings(node), place.records)
+    assert undo(place.machine, place.records) == ()
+
+
+def test_an_undo_after_a_reboot_names_the_next(place: Host, node: NodePlan) -> None:
+    apply(place.machine, iter_settings(node), place.records)
+    assert describe_undo(place.records) == "the state before the last apply is restored"
+    record = load_record(place.records)
+    assert record is not None
+    save_record(place.records, record._replace(boot="another"))
+    assert "reboot this host to have the rest as it was before" in describe_undo(place.records)
 
 
 def test_an_apply_after_an_incomplete_undo_can_be_undone_to_before_the_first(place: Host, node: NodePlan) -> None:

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from trackbed.host.boot_id import read_boot_id
 from trackbed.host.change import Change, Comparison
 from trackbed.host.kinds import name
 from trackbed.host.kinds.registry import find_kind
@@ -218,11 +219,12 @@ def _apply_settings(comparator: _Comparator, folder: Path, files: Mapping[str, s
         failures = restore(machine, record)
         if not failures:
             _restore_record(folder, earlier)
-        if not isinstance(error, (OperationError, NetlinkError, OSError)):
+        if not failures and not isinstance(error, (OperationError, NetlinkError, OSError)):
             raise
+        reason = "it was interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
         again = _REPAIR_AGAIN if comparator.options.repairs is not None else UNDO_AGAIN
         outcome = f"put back, except: {'; '.join(failures)}; {again}" if failures else "everything was put back"
-        raise ApplyError(f"{error}; {outcome}") from error
+        raise ApplyError(f"{reason}; {outcome}") from error
     if not done and not rewritten and earlier is not None and earlier.finished:
         records.save_record(folder, earlier)  # a driver refused everything: undo still means the apply before
     _mark_record_finished(folder)
@@ -246,6 +248,17 @@ def _restore_record(folder: Path, earlier: records.Record | None) -> None:
         return
     with suppress(OSError):
         records.save_record(folder, earlier)
+
+
+def describe_undo(folder: Path) -> str:
+    """Return what an undo that fails in nothing has restored. Raises ValueError on an invalid record.
+
+    Of a host that has booted since the apply only the files are restored: its network is as they were at that boot.
+    """
+    record = records.load_record(folder)
+    if record is None or record.boot == read_boot_id():
+        return "the state before the last apply is restored"
+    return "the files of before the last apply are restored; reboot this host to have the rest as it was before"
 
 
 def undo(machine: Machine, folder: Path) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from trackbed.host.machine import Machine
 from trackbed.host.transaction import files
 from trackbed.host.transaction.perform import OperationError, run_program
 from trackbed.host.transaction.record import Record, is_current
+from trackbed.kernel.netlink.codec import NetlinkError
 
 
 def restore(machine: Machine, record: Record) -> tuple[str, ...]:
@@ -27,7 +28,10 @@ def restore(machine: Machine, record: Record) -> tuple[str, ...]:
 def _restore_and_report(machine: Machine, record: Record) -> Iterator[str]:
     for kind in KINDS if is_current(machine, record) else ():
         if kept := record.kept.get(kind.name):
-            yield from kind.restore(machine, kept)
+            try:
+                yield from kind.restore(machine, kept)
+            except (NetlinkError, OSError, ValueError) as error:  # the other kinds and the files are restored
+                yield f"{kind.name}: {error}"
     for path, content in record.files.items():
         try:
             files.write_file(machine, path, content, record.modes.get(path))
