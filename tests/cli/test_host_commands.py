@@ -1,3 +1,4 @@
+import fcntl
 import json
 import socket
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from tests.host.places import MACS, Host, everything, host, install_netplan
 from trackbed.cli.main import cli
 from trackbed.host.machine import Machine
 from trackbed.host.transaction.files import read_owned
+from trackbed.kernel.netlink.links import build_create_macvlan, build_set_link
+from trackbed.kernel.netlink.routes import Route, build_add_route
 
 FABRIC = f"""apiVersion: trackbed.dev/v1alpha1
 kind: Fabric
@@ -131,6 +134,39 @@ def test_an_incomplete_undo_says_that_it_can_be_tried_again(
     assert "remove the cause, then `trackbed apply --undo` restores the rest\n" in done.stderr
     done = on(place, "apply", fabric, "--undo")
     assert (done.exit_code, done.stdout) == (0, "the state before the last apply is restored\n")
+
+
+def test_diff_names_the_files_that_the_next_boot_would_miss(place: Host, fabric: str) -> None:
+    install_netplan(place.machine.root)
+    assert on(place, "apply", fabric, "--yes").exit_code == 0
+    assert on(place, "diff", fabric).exit_code == 0
+    path = "/etc/netplan/90-trackbed.yaml"
+    place.machine.locate(path).unlink()
+    for command in (("diff",), ("apply", "--dry-run")):
+        done = on(place, command[0], fabric, *command[1:])
+        assert (done.exit_code, done.stdout) == (1, "gpu-1 is as planned until the next boot: 1 file differs\n")
+        assert f"write {path}\n" in done.stderr
+    assert json.loads(on(place, "diff", fabric, "-o", "json").stdout)["files"] == [path]
+    assert on(place, "diff", fabric, "--persist", "none").exit_code == 0
+
+
+def test_diff_says_why_no_files_suit_the_host(place: Host, fabric: str) -> None:
+    assert on(place, "apply", fabric, "--yes").exit_code == 0
+    place.send(build_set_link(place.index("rail0"), up=True), build_create_macvlan("upper", place.index("rail0")))
+    place.send(build_set_link(place.index("upper"), up=True))
+    place.send(build_add_route(Route(2, 254, oif=place.index("upper"), scope=253)))
+    done = on(place, "diff", fabric)
+    assert done.exit_code == 1
+    assert "apply refuses this plan: this machine's default route leaves by upper, on rail0" in done.stderr
+
+
+def test_an_undo_waits_for_no_apply(place: Host, fabric: str) -> None:
+    assert on(place, "apply", fabric, "--yes").exit_code == 0
+    with (place.records / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = on(place, "apply", fabric, "--undo")
+    assert (done.exit_code, "another trackbed apply is under way here" in done.stderr) == (1, True)
+    assert on(place, "apply", fabric, "--undo").exit_code == 0
 
 
 def test_a_namespace_alone_gets_no_files(place: Host, fabric: str) -> None:

@@ -11,7 +11,13 @@ from trackbed.cli.cluster import apply_cluster
 from trackbed.cli.confirmed_apply import Target, apply_shown, confirm_changes, describe_error, show_differences
 from trackbed.cli.fleet import order_options, reach_options
 from trackbed.cli.groups import CommandGroup
-from trackbed.cli.machine import build_document, machine_options, print_reboot_note
+from trackbed.cli.machine import (
+    build_document,
+    machine_options,
+    persist_option,
+    print_reboot_note,
+    select_boot_files,
+)
 from trackbed.cli.old_forms import refuse_option
 from trackbed.cli.options import emit_json, fail, find_node, node_option, output_option, plan_option, read_plan, refuse
 from trackbed.fabric.counts import format_count
@@ -23,20 +29,12 @@ if TYPE_CHECKING:
     from trackbed.host.machine import Machine
     from trackbed.host.transaction.apply import ApplyResult
 
-PERSIST = ("auto", "netplan", "networkd", "networkmanager", "ifupdown", "none")
-
 
 @click.group("apply", cls=CommandGroup, invoke_without_command=True, subcommand_metavar="[cluster STACK]")
 @plan_option
 @node_option
 @machine_options
-@click.option(
-    "--persist",
-    type=click.Choice(PERSIST),
-    default="auto",
-    show_default=True,
-    help="Format of the files for the next boot. auto: that of its network manager; none for --netns alone.",
-)
+@persist_option
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal.")
 @click.option(
@@ -125,24 +123,12 @@ def _apply_to_fleet(fabric_file: str, output_format: str, options: dict[str, Any
 
 
 def _render_files(machine: Machine, node: NodePlan, persist: str) -> dict[str, str] | None:
-    from pathlib import Path
-
     from trackbed.host.network_manager import ManagerError
-    from trackbed.host.render import FORMATS
-    from trackbed.host.transaction.boot_files import select_files
-    from trackbed.kernel.netlink.codec import NetlinkError
 
-    if persist == "auto" and machine.netns is not None and machine.root == Path("/"):
-        return None
     try:
-        files, warnings = select_files(machine, node, persist, lambda chosen: FORMATS[chosen](node))
+        return select_boot_files(machine, node, persist)
     except ManagerError as error:
         refuse(f"{node.name}: {error}; nothing was changed")
-    except (OSError, NetlinkError) as error:
-        refuse(f"cannot read the state of this machine: {error}")
-    for warning in warnings:
-        click.echo(f"warning: {warning}", err=True)
-    return files
 
 
 def _check_host_name(machine: Machine, plan: Plan, node: NodePlan, removals: int | None) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from trackbed.cli.machine import compare_machine, print_comparison, warn_of_refusal
+from trackbed.cli.machine import compare_machine, print_comparison, print_files, warn_of_refusal
 from trackbed.cli.options import fail, refuse
 
 if TYPE_CHECKING:
@@ -41,24 +41,18 @@ def show_differences(target: Target, *, dry_run: bool) -> Preview:
 
     Exit with status 2 if the plan is refused (a dry run only warns) or the machine cannot be read.
     """
-    from trackbed.host.transaction.files import list_differences
     from trackbed.host.transaction.preview import build_preview
 
     machine, node, files = target.machine, target.node, target.files
-    judged = compare_machine(machine, node, with_files=files is not None, removals=target.removals)
-    try:
-        rewritten = list_differences(machine, files) if files is not None else ()
-    except OSError as error:
-        refuse(f"cannot read the state of this machine: {error}")
-    for change in rewritten:
-        click.echo(f"{'delete' if change.want is None else 'write'} {change.path}", err=True)
+    judged = compare_machine(machine, node, files, until_reboot=files is None, removals=target.removals)
+    print_files(judged)
     if target.output_format != "json" or dry_run:
         print_comparison(judged, target.output_format, node.name)
     if dry_run:
         warn_of_refusal(judged)
     elif judged.misfit:
         refuse(f"{node.name}: {judged.misfit}; nothing was changed")
-    return build_preview(judged.comparison, rewritten)
+    return build_preview(judged.comparison, judged.files)
 
 
 def confirm_changes(question: str = "Apply these changes?", *, yes: bool) -> None:

@@ -104,7 +104,7 @@ def _build_campaign(fabric_file: str, options: dict[str, Any]) -> Campaign:
         nodes,
         transport,
         order,
-        options.get("persist", "none"),
+        options["persist"],
         options["seconds"],
         reboot=options.get("reboot", False),
         removals=options.get("removals"),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import NodePlan
     from trackbed.host.change import Change, Comparison
     from trackbed.host.machine import Machine
+    from trackbed.host.transaction.files import FileChange
 
 COLUMNS = ("", "step", "rail", "what", "have", "want")
 _SIGNS = {"add": "+", "change": "~", "remove": "-"}
@@ -35,6 +36,16 @@ machine_options = combine_options(
 )
 """--root DIR and --netns PATH, which select the machine, by default this one."""
 
+PERSIST = ("auto", "netplan", "networkd", "networkmanager", "ifupdown", "none")
+
+persist_option = click.option(
+    "--persist",
+    type=click.Choice(PERSIST),
+    default="auto",
+    show_default=True,
+    help="Format of the files for the next boot. auto: that of its network manager; none for --netns alone.",
+)
+
 
 def _wait_for_boot(machine: Machine) -> None:
     """Wait until the host has finished booting; print a message if it has not."""
@@ -50,27 +61,68 @@ class Assessment(NamedTuple):
 
     comparison: Comparison
     misfit: str
+    files: tuple[FileChange, ...] = ()
+    """The network's files for the next boot that differ."""
+
+    @property
+    def is_as_planned(self) -> bool:
+        """Whether nothing differs."""
+        return not self.comparison.changes and not self.files
+
+
+def select_boot_files(machine: Machine, node: NodePlan, persist: str) -> dict[str, str] | None:
+    """Return the network's files for the next boot; print warnings about those of others. See `select_files`.
+
+    Raises ManagerError. Exits with status 2 if the machine cannot be read.
+    """
+    from trackbed.host.render import FORMATS
+    from trackbed.host.transaction.boot_files import select_files
+    from trackbed.kernel.netlink.codec import NetlinkError
+
+    if persist == "auto" and machine.netns is not None and machine.root == Path("/"):
+        return None
+    try:
+        files, warnings = select_files(machine, node, persist, lambda chosen: FORMATS[chosen](node))
+    except (OSError, NetlinkError) as error:
+        refuse(f"cannot read the state of this machine: {error}")
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+    return files
 
 
 def compare_machine(
-    machine: Machine, node: NodePlan, *, with_files: bool = True, removals: int | None = None
+    machine: Machine,
+    node: NodePlan,
+    files: dict[str, str] | None,
+    *,
+    until_reboot: bool = False,
+    removals: int | None = None,
 ) -> Assessment:
-    """Compare a machine with its plan. Exit with status 2 if the machine cannot be read.
+    """Compare a machine with its plan, and the network's files with `files`, unless that is None.
 
+    Exit with status 2 if the machine cannot be read. `until_reboot` leaves out what takes effect at the next boot;
     `removals` is the number of removals that the user confirmed with --removals, or None.
     """
     from trackbed.host.steps import iter_settings
     from trackbed.host.transaction.compare import compare_view, exclude_boot_changes, read_view
+    from trackbed.host.transaction.files import list_differences
     from trackbed.host.transaction.fit import explain_refusal, measure_fit
     from trackbed.kernel.netlink.codec import NetlinkError
 
     _wait_for_boot(machine)
     try:
         view = read_view(machine, iter_settings(node))
-        comparison = compare_view(view) if with_files else exclude_boot_changes(compare_view(view))
-        return Assessment(comparison, explain_refusal(measure_fit(view, comparison), removals))
+        comparison = exclude_boot_changes(compare_view(view)) if until_reboot else compare_view(view)
+        rewritten = list_differences(machine, files) if files is not None else ()
+        return Assessment(comparison, explain_refusal(measure_fit(view, comparison), removals), rewritten)
     except (OSError, NetlinkError) as error:
         refuse(f"cannot read the state of this machine: {error}")
+
+
+def print_files(judged: Assessment) -> None:
+    """Print which of the network's files apply would write or delete."""
+    for change in judged.files:
+        click.echo(f"{'delete' if change.want is None else 'write'} {change.path}", err=True)
 
 
 def print_comparison(judged: Assessment, output_format: str, node_name: str) -> None:
@@ -78,7 +130,8 @@ def print_comparison(judged: Assessment, output_format: str, node_name: str) -> 
     comparison = judged.comparison
     if output_format == "json":
         misfit = {"misfit": judged.misfit} if judged.misfit else {}
-        emit_json(build_document(comparison, node_name) | misfit)
+        files = {"files": [change.path for change in judged.files]}
+        emit_json(build_document(comparison, node_name) | files | misfit)
         return
     from trackbed.cli.tables import print_table
     from trackbed.host.change import count_changes
@@ -86,6 +139,9 @@ def print_comparison(judged: Assessment, output_format: str, node_name: str) -> 
     if comparison.changes:
         print_table(COLUMNS, list(map(_build_row, comparison.changes)), f"{node_name}: differences from the plan")
         click.echo(f"{node_name}: {count_changes(comparison)}")
+    elif judged.files:
+        differ = "file differs" if len(judged.files) == 1 else "files differ"
+        click.echo(f"{node_name} is as planned until the next boot: {len(judged.files)} {differ}")
     else:
         click.echo(f"{node_name} is as planned")
     for advice in dict.fromkeys(change.advice for change in comparison.changes if change.advice):
