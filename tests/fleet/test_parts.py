@@ -212,6 +212,26 @@ def _expand(pattern: str) -> list[str]:
             "ssh does not reach it (Permission denied (publickey).)",
         ),
         (
+            "unreachable",
+            "root@10.0.0.7: Permission denied (publickey).; nothing was changed there; try: ssh gpu007 true",
+            "ssh does not reach it (Permission denied (publickey).)",
+        ),
+        (
+            "unreachable",
+            "ssh: Could not resolve hostname gpu007: Name or service not known; nothing was changed there",
+            "ssh does not reach it (Could not resolve hostname: Name or service not known)",
+        ),
+        (
+            "unreachable",
+            "Connection closed by 10.0.0.7 port 22; nothing was changed there",
+            "ssh does not reach it (Connection closed by it)",
+        ),
+        (
+            "unreachable",
+            "Connection reset by authenticating user root 10.0.0.7 port 22; nothing was changed there",
+            "ssh does not reach it (Connection reset by it)",
+        ),
+        (
             "timeout",
             "it did not answer in time; nothing was changed there; try: ssh gpu007 true",
             "it did not answer in time",
@@ -223,7 +243,7 @@ def _expand(pattern: str) -> list[str]:
         ),
         ("same", "as planned", "its answer has nothing of what was asked for"),
     ],
-    ids=["no route", "no key", "late", "oversized", "empty"],
+    ids=["no route", "no key", "no key of root", "no name", "closed", "reset", "late", "oversized", "empty"],
 )
 def test_why_a_host_was_not_read_is_one_sentence_without_its_name(kind: str, message: str, reason: str) -> None:
     assert explain_unread(Outcome("gpu007", kind, message)) == reason

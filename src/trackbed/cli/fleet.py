@@ -37,7 +37,7 @@ reach_options = combine_options(
         default=300,
         show_default=True,
         metavar="SECONDS",
-        help="Seconds that a host may take; then it rolls back.",
+        help="Seconds that a host may take; an apply then rolls back.",
     ),
     click.option("--user", metavar="NAME", help="Log in as this user; sudo without a password unless root."),
     click.option("--ssh-config", type=_FILE, metavar="FILE", help="Instead of your own ~/.ssh/config (ssh -F)."),
@@ -68,7 +68,8 @@ def diff_hosts(fabric_file: str, output_format: str, **reach: Any) -> None:  # n
     campaign = _build_campaign(fabric_file, reach)
     from trackbed.fleet.campaign import diff_all
 
-    _run_campaign(campaign, output_format, lambda report: diff_all(campaign, report))
+    advice = "nothing was changed; run this again"
+    _run_campaign(campaign, output_format, lambda report: diff_all(campaign, report), advice)
 
 
 def apply_to_hosts(fabric_file: str, output_format: str, log: Path, *, resume: bool, **options: Any) -> None:  # noqa: ANN401 - as above
@@ -79,7 +80,8 @@ def apply_to_hosts(fabric_file: str, output_format: str, log: Path, *, resume: b
 
     try:
         with open_log(log, resume=resume) as run_log:
-            _run_campaign(campaign, output_format, lambda report: apply_all(campaign, run_log, report))
+            advice = "a host that has started always finishes; run this again with --resume"
+            _run_campaign(campaign, output_format, lambda report: apply_all(campaign, run_log, report), advice)
     except LogBusyError as error:
         refuse(error)
     except OSError as error:
@@ -138,8 +140,10 @@ def select_names(plan: Plan, node_set: str) -> list[str]:
     return names
 
 
-def _run_campaign(campaign: Campaign, output_format: str, work: Callable[[Callable[[Outcome], None]], None]) -> None:
-    """Run `work` on all hosts, print each outcome, and exit.
+def _run_campaign(
+    campaign: Campaign, output_format: str, work: Callable[[Callable[[Outcome], None]], None], advice: str
+) -> None:
+    """Run `work` on all hosts, print each outcome, and exit. `advice` is for a user who has interrupted it.
 
     The status is 0 if all are good, 3 if nothing is known of the others, else 1.
     """
@@ -160,7 +164,7 @@ def _run_campaign(campaign: Campaign, output_format: str, work: Callable[[Callab
     except ValueError as error:
         refuse(error)
     except KeyboardInterrupt as interrupt:
-        click.echo("stopped; a host that has started always finishes. Continue with --resume", err=True)
+        click.echo(f"stopped after {len(outcomes)} of {len(campaign.nodes)} hosts; {advice}", err=True)
         _print_summary(outcomes, campaign, output_format)
         raise SystemExit(get_status_of_interrupt(interrupt)) from interrupt
     _print_summary(outcomes, campaign, output_format)
@@ -182,8 +186,10 @@ def _print_summary(outcomes: list[Outcome], campaign: Campaign, output_format: s
         emit_json({"nodes": outcomes, "total": len(campaign.nodes)})
         return
     good = sum(outcome.is_good for outcome in outcomes)
+    unread = len(campaign.nodes) - len(outcomes)
     state = "as before the last apply" if campaign.verb == "undo" else "as planned"
-    click.echo(f"{good} of {len(campaign.nodes)} hosts are {state}")
+    unknown = f", {unread} are not known" if unread else ""
+    click.echo(f"{good} of {len(campaign.nodes)} hosts are {state}{unknown}")
     for kind in sorted({outcome.kind for outcome in outcomes if not outcome.is_good}):
         those = [outcome for outcome in outcomes if outcome.kind == kind]
         words = f": {those[0].message}" if kind == NOT_BEGUN else ""

@@ -163,12 +163,24 @@ def explain_unread(outcome: Outcome) -> str:
     if outcome.is_good:
         return "its answer has nothing of what was asked for"
     if outcome.kind == "unreachable":
-        return f"ssh does not reach it ({_ADDRESS.sub('', reason.removeprefix('ssh: '))})"
+        return f"ssh does not reach it ({_drop_address(reason.removeprefix('ssh: '))})"
     return reason
 
 
-_ADDRESS = re.compile(r"^connect to (?:host|address) \S+ port \d+: ")
-"""What ssh(1) says before the reason; it differs on each host."""
+def _drop_address(reason: str) -> str:
+    """Return the last words of ssh(1) without the host's name, address and port, which differ on each host."""
+    for pattern, replacement in _ADDRESSES:
+        reason = pattern.sub(replacement, reason)
+    return reason
+
+
+_ADDRESSES = (
+    (re.compile(r"^connect to (?:host|address) \S+ port \d+: "), ""),
+    (re.compile(r"^\S+@\S+: (?=Permission denied)"), ""),
+    (re.compile(r"^(Could not resolve hostname) [^ :]+(?=:)"), r"\1"),
+    (re.compile(r"^(Connection (?:closed|reset) by) (?:\S+ )*\S+ port \d+"), r"\1 it"),
+    (re.compile(r"^Connection to \S+ port \d+ timed out"), "Connection timed out"),
+)
 
 
 def _parse_answer(node: str, line: str, wording: _Wording) -> Outcome:
