@@ -609,6 +609,20 @@ FABRICS = {
             "their own [same-dscp]"
         ),
     ),
+    "one BMC of many hosts": (
+        fabric('bios: {bmc: "bmc-0:443"}'),
+        (
+            "f.yaml:8:15: error: all 4 hosts would have the BMC bmc-0:443; write a name with {host}, such as "
+            "bmc-{host} [bad-bmc]"
+        ),
+    ),
+    "no port of a BMC": (
+        fabric('bios: {bmc: "bmc-{host}:65536"}'),
+        (
+            "f.yaml:8:15: error: 'bmc-{host}:65536' is no address of a BMC; write a name such as bmc-{host}, without "
+            "https:// [bad-bmc]"
+        ),
+    ),
     "exclusive RDMA with macvlan": (
         fabric("rdma: {namespaceMode: exclusive}"),
         (

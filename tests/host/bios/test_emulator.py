@@ -89,13 +89,14 @@ def bios(  # noqa: PLR0913 - what a test may vary, each by name
     vendor: str = "  vendor: dell",
     typed: str = "",
     hosts: str = "gpu-0",
+    bmc: str = "localhost",
 ) -> Result:
     fabric = place.folder / "fabric.yaml"
     fabric.write_text(
         "apiVersion: trackbed.dev/v1alpha1\nkind: Fabric\nmetadata: {name: t}\nspec:\n"
         f'  nodes: [{{hosts: "{hosts}"}}]\n'
         "  rails: 1\n  addressing: {scheme: shared-subnet, ipv4: 10.0.0.0/16}\n"
-        f'  bios:\n    bmc: "localhost:{place.port}"\n    iommu: enabled\n  {vendor}\n'
+        f'  bios:\n    bmc: "{bmc}:{place.port}"\n    iommu: enabled\n  {vendor}\n'
     )
     secret = place.folder / "secret"
     secret.touch(0o600)
@@ -170,8 +171,10 @@ def test_a_bmc_that_does_not_answer_ends_in_time(tmp_path: Path) -> None:
     assert "no answer within 1 s" in result.stdout
 
 
-def test_servers_are_asked_side_by_side_and_told_in_order(tmp_path: Path) -> None:
+def test_servers_are_asked_side_by_side_and_told_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No BMC answers before all of them have been called."""
+    resolve = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda _, *words, **options: resolve("127.0.0.1", *words, **options))
     names = [f"gpu-{number}" for number in range(8)]
     certificate(tmp_path)
     with socket.create_server(("127.0.0.1", 0), backlog=16) as server:
@@ -187,7 +190,7 @@ def test_servers_are_asked_side_by_side_and_told_in_order(tmp_path: Path) -> Non
         holder = threading.Thread(target=hold)
         holder.start()
         place = Place(tmp_path, server.getsockname()[1])
-        result = bios(place, "diff", *trusted(place), "--timeout", "20", hosts="gpu-[0-7]")
+        result = bios(place, "diff", *trusted(place), "--timeout", "20", hosts="gpu-[0-7]", bmc="bmc-{host}")
         holder.join(30)
     assert len(held) == len(names)
     assert list(json.loads(result.stdout)["nodes"]) == names

@@ -7,7 +7,8 @@ from pydantic import field_validator
 
 from trackbed.fabric.model.model import FabricModel, make_error
 
-_ADDRESS = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?")
+_ADDRESS = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(?::([0-9]{1,5}))?")
+_MAX_PORT = 65535
 
 Switch = Literal["enabled", "disabled", "leave"]
 
@@ -64,7 +65,8 @@ class BiosSpec(FabricModel):
     @field_validator("bmc")
     @classmethod
     def _check_template(cls, value: str | None) -> str | None:
-        if value is not None and not _ADDRESS.fullmatch(value.replace("{host}", "h")):
+        address = _ADDRESS.fullmatch((value or "h").replace("{host}", "h"))
+        if address is None or not 0 < int(address[2] or 1) <= _MAX_PORT:
             raise make_error(
                 "bad-bmc", f"{value!r} is no address of a BMC; write a name such as bmc-{{host}}, without https://"
             )

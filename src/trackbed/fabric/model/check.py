@@ -34,7 +34,16 @@ def check_fabric(spec: FabricSpec) -> Iterator[Problem]:
     if spec.qos.dscp == spec.qos.cnp_dscp:
         message = f"dscp and cnpDscp are both {spec.qos.dscp}: congestion notifications need a class of their own"
         yield Problem("same-dscp", message, ("spec", "qos", "cnpDscp"))
+    yield from _check_bmc(spec)
     yield from check_pods(spec)
+
+
+def _check_bmc(spec: FabricSpec) -> Iterator[Problem]:
+    """Yield that several hosts would have one BMC: settings of one would be staged for all."""
+    bmc, count = spec.bios.bmc, sum(len(group.list_names()) for group in spec.nodes)
+    if bmc and "{host}" not in bmc and count > 1:
+        message = f"all {count} hosts would have the BMC {bmc}; write a name with {{host}}, such as bmc-{{host}}"
+        yield Problem("bad-bmc", message, ("spec", "bios", "bmc"))
 
 
 def _check_nodes(spec: FabricSpec) -> Iterator[Problem]:

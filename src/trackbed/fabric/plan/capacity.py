@@ -71,14 +71,13 @@ def check_other_ranges(
             if not other.overlaps(rail_range):
                 continue
             path = ("spec", "otherRanges", field, index)
+            or_none = ", or write otherRanges: {docker: []} where no docker runs" if label == "docker" else ""
             if other.base <= last and first <= other.last:
-                message = f"{label} range {other} overlaps {rail_range} of rail {rail}; change one of them"
-                if label == "docker":
-                    message += ", or write otherRanges: {docker: []} where no docker runs"
+                message = f"{label} range {other} overlaps {rail_range} of rail {rail}; change one of them{or_none}"
                 yield Problem("overlap", message, path)
             else:
                 message = (
                     f"{label} range {other} lies in {rail_range} of rail {rail}; no planned address does so far, "
-                    f"but the rail cannot grow into it"
+                    f"but the rail cannot grow into it; change one of them{or_none}"
                 )
                 yield Problem("overlap-later", message, path, severity="warning")
