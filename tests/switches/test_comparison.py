@@ -136,6 +136,76 @@ def test_the_yaml_that_nvue_shows_is_read() -> None:
     assert list_differences("nvue", plan_case(), NVUE_YAML.replace("state: enabled", "enable: off")) == ["class", "cnp"]
 
 
+def to_former_commands(text: str) -> str:
+    """Return a configuration in the commands of Cumulus Linux 5.14 and earlier."""
+    return (
+        text.replace("ipv4 address", "ip address")
+        .replace("ipv6 address", "ip address")
+        .replace("state enabled", "enable on")
+    )
+
+
+@pytest.mark.parametrize("case", ["dual-stack", "shared-subnet"])
+def test_commands_of_earlier_releases_are_read(case: str) -> None:
+    text = to_former_commands(load_dialect("nvue").render(derive_sound_leaves("nvue", plan_case(case))[0]))
+    assert " ip address " in text
+    assert list_differences("nvue", plan_case(case), text) == []
+
+
+@pytest.mark.parametrize(
+    ("case", "old", "new", "fixes"),
+    [
+        pytest.param(
+            "dual-stack",
+            "fd00:10::1/64",
+            "fd00:10::9/64",
+            ("nv set interface swp1 ipv6 address fd00:10::1/64", "nv set interface swp1 ip address fd00:10::1/64"),
+            id="address",
+        ),
+        pytest.param(
+            "shared-subnet",
+            "10.3.255.254/14",
+            "10.0.0.1/14",
+            (
+                "nv set interface vlan100 ipv4 address 10.3.255.254/14",
+                "nv set interface vlan100 ip address 10.3.255.254/14",
+            ),
+            id="gateway",
+        ),
+        pytest.param(
+            "point-to-point",
+            "qos roce",
+            "qos congestion-control default-global traffic-class 3 ecn disabled\nnv set qos roce",
+            (
+                "nv set qos roce, and set ecn enabled below qos congestion-control default-global",
+                "nv set qos roce, and set ecn enable below qos congestion-control default-global",
+            ),
+            id="ecn",
+        ),
+    ],
+)
+def test_a_fix_is_a_command_of_the_switchs_release(case: str, old: str, new: str, fixes: tuple[str, str]) -> None:
+    leaf = derive_sound_leaves("nvue", plan_case(case))[0]
+    text = load_dialect("nvue").render(leaf).replace(old, new)
+    trees = [load_dialect("nvue").parse(dump.encode()) for dump in (text, to_former_commands(text))]
+    assert [[mismatch.fix for mismatch in find_mismatches(leaf, load_dialect("nvue"), tree)] for tree in trees] == [
+        [fix] for fix in fixes
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mode", "codes"),
+    [
+        pytest.param("lossless", [], id="lossless"),
+        pytest.param("lossless-single-ipool", [], id="other buffers"),
+        pytest.param("lossy", ["pfc"], id="lossy"),
+    ],
+)
+def test_modes_of_the_roce_profile_that_are_known(mode: str, codes: list[str]) -> None:
+    text = load_dialect("nvue").render(derive_sound_leaves("nvue", plan_case())[0])
+    assert list_differences("nvue", plan_case(), text.replace("mode lossless", f"mode {mode}")) == codes
+
+
 def build_stock_tables(ports: list[str]) -> dict[str, Any]:
     """Return the tables of a stock image: every map is AZURE, priorities 3 and 4 are lossless."""
     maps = dict.fromkeys(("dscp_to_tc_map", "tc_to_queue_map", "tc_to_pg_map", "pfc_to_queue_map"), "AZURE")
@@ -245,6 +315,76 @@ def test_one_value_that_differs_is_found(case: str, change: Change, codes: list[
     tables = json.loads(load_dialect("sonic").render(derive_sound_leaves("sonic", plan_case(case))[0]))
     change(tables)
     assert list_differences("sonic", plan_case(case), json.dumps(tables)) == codes
+
+
+POLICY_ROW = ("BGP_NEIGHBOR_AF", "default|Ethernet248|ipv4_unicast")
+
+
+@pytest.mark.parametrize(
+    ("change", "codes"),
+    [
+        pytest.param(set_value([], *POLICY_ROW, "route_map_in"), ["policy"], id="no policy for received routes"),
+        pytest.param(set_value({"admin_status": "up"}, *POLICY_ROW), ["policy"], id="no policy"),
+        pytest.param(
+            set_value({"prefix_list_in": "A", "filter_list_out": "B"}, *POLICY_ROW), [], id="policies of other kinds"
+        ),
+        pytest.param(set_value({"admin_status": "down"}, *POLICY_ROW), [], id="an inactive family"),
+        pytest.param(lambda t: t["BGP_NEIGHBOR_AF"].clear(), [], id="no family"),
+        pytest.param(
+            lambda t: (
+                t["BGP_NEIGHBOR_AF"].update({POLICY_ROW[1]: {}}),
+                t["BGP_NEIGHBOR"]["default|Ethernet248"].update(peer_group_name="SPINES"),
+                t.update(BGP_PEER_GROUP_AF={"default|SPINES|ipv4_unicast": {"route_map_in": ["A"]}}),
+            ),
+            ["policy"],
+            id="a group with half a policy",
+        ),
+        pytest.param(
+            lambda t: (
+                t["BGP_NEIGHBOR_AF"].update({POLICY_ROW[1]: {"route_map_out": ["B"]}}),
+                t["BGP_NEIGHBOR"]["default|Ethernet248"].update(peer_group_name="SPINES"),
+                t.update(BGP_PEER_GROUP_AF={"default|SPINES|ipv4_unicast": {"route_map_in": ["A"]}}),
+            ),
+            [],
+            id="the rest of it at the neighbour",
+        ),
+        pytest.param(
+            lambda t: (
+                t["BGP_NEIGHBOR_AF"].update({POLICY_ROW[1]: {"admin_status": "up"}}),
+                t["BGP_NEIGHBOR"].update({"default|Ethernet248": {"asn": "4200000000"}}),
+            ),
+            [],
+            id="a neighbour of the same AS",
+        ),
+        pytest.param(
+            lambda t: (
+                t["BGP_NEIGHBOR_AF"].update({POLICY_ROW[1]: {"admin_status": "up"}}),
+                t["DEVICE_METADATA"]["localhost"].pop("frr_mgmt_framework_config"),
+            ),
+            [],
+            id="the older daemon, which needs none",
+        ),
+    ],
+)
+def test_neighbours_without_a_policy_get_no_routes(change: Change, codes: list[str]) -> None:
+    tables = json.loads(load_dialect("sonic").render(derive_sound_leaves("sonic", plan_case())[0]))
+    change(tables)
+    assert list_differences("sonic", plan_case(), json.dumps(tables)) == codes
+
+
+def test_the_field_that_frr_never_sees_is_no_policy() -> None:
+    leaf = derive_sound_leaves("sonic", plan_case(), uplinks4=parse_range("10.254.0.0/24"))[0]
+    tables = json.loads(load_dialect("sonic").render(leaf))
+    tables["BGP_GLOBALS"]["default"]["ebgp_requires_policy"] = "false"
+    tables["BGP_NEIGHBOR_AF"] = {key: {"admin_status": "true"} for key in tables["BGP_NEIGHBOR_AF"]}
+    mismatches = find_mismatches(leaf, load_dialect("sonic"), parse(json.dumps(tables).encode()))
+    assert list(map(str, mismatches)) == [
+        (
+            "leaf-u0-r0 Ethernet248, Ethernet252: BGP's routes: hosts need those of other leaves, switch discards "
+            "them, because the neighbour has no policy in both directions (RFC 8212); give its rows of BGP_NEIGHBOR_AF "
+            "a route_map_in and a route_map_out, as `trackbed render switch` does [policy]"
+        )
+    ]
 
 
 def test_a_rail_may_have_another_vlan_than_ours() -> None:

@@ -147,11 +147,14 @@ def test_numbered_uplinks_have_a_range_of_two_each() -> None:
         pytest.param("flat", {}, {"uplinks": ("swp2",)}, ["doubled-port"], id="an uplink with a host"),
         pytest.param("flat", {"names": {"leaf": "_b{rail}"}}, {}, ["bad-leaf-name"], id="a name"),
         pytest.param("flat", {}, {"first_vlan": 4094}, ["bad-vlan"], id="vlan"),
+        pytest.param("flat", {}, {"first_vlan": 1}, ["bad-vlan"], id="the default VLAN"),
         pytest.param("flat", {}, {"first_asn": 64512}, ["bad-asn"], id="asn"),
         pytest.param("flat", {}, {"uplinks4": "10.254.0.0/24"}, ["uplink-range-bridged"], id="bridged and numbered"),
         pytest.param("node-subnet", {}, {"uplinks4": "10.254.0.0/30"}, ["uplink-range-full"], id="range too small"),
         pytest.param("dual-stack", {}, {"uplinks4": "10.254.0.0/24"}, ["uplink-range-ipv6"], id="IPv6 and numbered"),
         pytest.param("node-subnet", {}, {"uplinks4": "fd00::/64"}, ["bad-uplink-range"], id="IPv6 range"),
+        pytest.param("node-subnet", {}, {"uplinks4": "10.3.0.0/24"}, ["uplink-range-overlap"], id="range in a rail"),
+        pytest.param("node-subnet", {}, {"uplinks4": "10.0.0.0/8"}, ["uplink-range-overlap"] * 2, id="rails in range"),
     ],
 )
 def test_what_cannot_be_is_refused(
@@ -160,6 +163,15 @@ def test_what_cannot_be_is_refused(
     if "uplinks4" in fields:
         fields = fields | {"uplinks4": parse_range(str(fields["uplinks4"]))}
     assert [problem.code for problem in check_leaves(plan_case(case, **spec), build_wiring(NVUE, **fields))] == codes
+
+
+def test_vlans_may_start_at_the_lowest_number() -> None:
+    assert [leaf.ports[0].vlan for leaf in derive_sound_leaves("sonic", plan_case("flat"), first_vlan=2)] == [2, 3]
+
+
+def test_an_uplink_range_may_lie_beside_the_rails() -> None:
+    leaves = derive_sound_leaves("nvue", plan_case("node-subnet"), uplinks4=parse_range("10.8.0.0/24"))
+    assert leaves[0].uplinks[0].address == "10.8.0.0/31"
 
 
 def test_too_few_ports_names_the_host_without_one() -> None:

@@ -24,6 +24,7 @@ from trackbed.switches.port_config import UnreadableError
         pytest.param(b'{"PORT": []}', "no table PORT", id="a list for a table"),
         pytest.param(b"nv set interface swp1-99999 link mtu 9216", "more than 4096", id="ports without end"),
         pytest.param(b"nv set " + b"a " * 100_000, "100000 words", id="a command without end"),
+        pytest.param(b"nv set qos roce mode lossy-multi-tc", "does not know the classes", id="another RoCE profile"),
     ],
 )
 def test_what_is_no_configuration_is_refused(raw: bytes, message: str) -> None:

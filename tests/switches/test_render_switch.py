@@ -38,7 +38,7 @@ def run(fabric: Path, *args: object) -> Result:
 def test_one_leaf_is_printed(fabric: Path) -> None:
     result = run(fabric, "--format", "nvue", "--leaf", "leaf-u1-r1", "--uplinks", "swp[31-32]")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "nv set interface swp2 ip address 172.24.0.7/31\n" in result.stdout
+    assert "nv set interface swp2 ipv4 address 172.24.0.7/31\n" in result.stdout
     assert "neighbor swp32 type unnumbered" in result.stdout
 
 
@@ -102,6 +102,13 @@ def test_disagreements_are_json_too(fabric: Path, tmp_path: Path) -> None:
         pytest.param(["--format", "nvue", "--ports", "swp[1-999999999]"], "--ports: ", id="ports without end"),
         pytest.param(["--format", "nvue", "--ports", "swp1"], "leaf-u0-r0 has ports for 1 hosts", id="too few ports"),
         pytest.param(["--format", "nvue", "--uplink-range", "10.0.0.1/8"], "--uplink-range: ", id="range"),
+        pytest.param(
+            ["--format", "nvue", "--uplinks", "swp[57-58]", "--uplink-range", "172.16.0.0/24"],
+            "uplink range 172.16.0.0/24 overlaps 172.16.0.0/13 of rail 0; name a free --uplink-range",
+            id="range of a rail",
+        ),
+        pytest.param(["--format", "sonic", "--first-vlan", "1"], "VLANs from 2 to 4094", id="default VLAN, sonic"),
+        pytest.param(["--format", "nvue", "--first-vlan", "1"], "VLANs from 2 to 4094", id="default VLAN, nvue"),
         pytest.param(["--format", "nvue", "--first-asn", "0"], "AS numbers from 4200000000", id="asn"),
         pytest.param(["--check", "absent.nv"], "cannot read absent.nv: No such file", id="absent file"),
         pytest.param(["--check", "absent.nv", "--format", "nvue"], "--check reads the format from the file", id="both"),
@@ -121,6 +128,61 @@ def test_a_file_that_is_no_configuration_is_named(fabric: Path) -> None:
         f"trackbed: {fabric} is not a configuration of a switch: it has neither `nv set` commands nor a `set` mapping, "
         "as `nv config show` prints them\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("ranges", "given_range", "message"),
+    [
+        pytest.param(
+            "{docker: [], services: [10.96.0.0/12]}",
+            "10.100.0.0/24",
+            "uplink range 10.100.0.0/24 overlaps 10.96.0.0/12 of otherRanges.services; name a free --uplink-range",
+            id="services",
+        ),
+        pytest.param(
+            "{}",
+            "172.17.0.0/24",
+            "uplink range 172.17.0.0/24 overlaps 172.17.0.0/16 of otherRanges.docker; name a free --uplink-range, or "
+            "write otherRanges: {docker: []} where no docker runs",
+            id="docker's default",
+        ),
+    ],
+)
+def test_an_uplink_range_that_others_use_is_refused(
+    tmp_path: Path, ranges: str, given_range: str, message: str
+) -> None:
+    path = tmp_path / "fabric.yaml"
+    path.write_text(FABRIC.replace("{docker: []}", ranges).replace("172.16.0.0/12", "10.0.0.0/12"))
+    result = run(path, "--format", "nvue", "--uplinks", "swp[57-58]", "--uplink-range", given_range)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"error: {message} [uplink-range-overlap]\n" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param("nv set qos roce state enabled\nnv set qos roce mode lossy-multi-tc\n", 2, id="commands"),
+        pytest.param("- set:\n    qos:\n      roce:\n        mode: lossy-multi-tc\n", 4, id="YAML"),
+        pytest.param('[{"set": {"qos": {"roce": {"mode": "lossy-multi-tc"}}}}]', 1, id="JSON"),
+    ],
+)
+def test_an_unknown_roce_profile_is_refused_with_its_line(fabric: Path, tmp_path: Path, text: str, line: int) -> None:
+    path = tmp_path / "leaf-u0-r0.nv"
+    path.write_text(text)
+    result = run(fabric, "--check", path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        f"trackbed: {path}:{line}: --check does not know the classes of `qos roce mode lossy-multi-tc`, only those of "
+        "lossless, lossless-single-ipool, lossy; compare `nv show qos roce` with the Fabric's qos by hand\n"
+    )
+
+
+def test_a_profile_that_is_off_is_compared(fabric: Path, tmp_path: Path) -> None:
+    path = tmp_path / "leaf-u0-r0.nv"
+    path.write_text("nv set qos roce mode lossy-multi-tc\nnv set qos roce state disabled\n")
+    result = run(fabric, "--check", path)
+    assert result.exit_code == 1
+    assert "switch puts it in lossy priority 0" in result.stdout
 
 
 def test_infiniband_is_refused_with_its_place(tmp_path: Path) -> None:

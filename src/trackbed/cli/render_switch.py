@@ -116,8 +116,10 @@ def switch(
 def _derive_leaves(loaded: LoadedFabric, plan: Plan, wiring: Wiring) -> dict[str, Leaf]:
     """Return the leaves by name. Exit with status 2 if the plan does not fit the wiring."""
     from trackbed.switches.leaf import check_leaves, derive_leaves
+    from trackbed.switches.wiring import check_uplinks_and_other_ranges
 
-    if problems := check_leaves(plan, wiring):
+    other_ranges = loaded.fabric.spec.other_ranges
+    if problems := [*check_leaves(plan, wiring), *check_uplinks_and_other_ranges(wiring, other_ranges)]:
         exit_with_problems(loaded.locate(problems))
     return {leaf.name: leaf for leaf in derive_leaves(plan, wiring)}
 
@@ -205,4 +207,6 @@ def _parse_switch_file(file: Path) -> tuple[Dialect, Any]:
     try:
         return dialect, dialect.parse(raw)
     except UnreadableError as error:
+        if error.line:
+            refuse(f"{file}:{error.line}: {error}")
         refuse(f"{file} is not a configuration of a switch: {error}")

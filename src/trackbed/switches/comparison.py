@@ -1,7 +1,7 @@
 """Comparison of a switch's configuration with the planned settings of its hosts.
 
 A single mismatch can lose packets under load, and its symptoms on the host rarely point to the switch. Mismatches are
-in causal order: missing port, address or VLAN, MTU, class, PFC, ECN, then congestion notifications.
+in causal order: missing port, address or VLAN, BGP policy, MTU, class, PFC, ECN, then congestion notifications.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from trackbed.fabric.plan.plan import QosPlan
-from trackbed.switches.leaf import Leaf, LeafPort
+from trackbed.switches.leaf import Leaf, LeafPort, Uplink
 from trackbed.switches.port_config import PortConfig, Treatment
 
 _MAX_NAMED_PORTS = 3
@@ -49,11 +49,13 @@ def compare_leaf(
     read_port: Callable[[str], PortConfig | None],
     read_gateways: Callable[[int], frozenset[str]],
     fixes: Mapping[str, str],
+    discarding_peers: frozenset[str] = frozenset(),
 ) -> list[Mismatch]:
     """Return the mismatches between a leaf and its switch's configuration.
 
     `read_port` reads the settings of a port by its name, `read_gateways` the addresses of a VLAN interface by its
-    number. `fixes` has the fix for each code.
+    number. `fixes` has the fix for each code. `discarding_peers` are the BGP neighbours, by address or port, whose
+    routes the switch discards.
     """
     groups: dict[PortMismatch, list[str]] = {}
     configs = {port.name: read_port(port.name) for port in leaf.ports}
@@ -61,7 +63,7 @@ def compare_leaf(
         for mismatch in _compare_port(leaf, port, configs[port.name]):
             groups.setdefault(mismatch, []).append(port.name)
     for uplink in leaf.uplinks:
-        for mismatch in _compare_uplink(leaf, read_port(uplink.name), uplink.address):
+        for mismatch in _compare_uplink(leaf, uplink, read_port(uplink.name), discarding_peers):
             groups.setdefault(mismatch, []).append(uplink.name)
     for mismatch, name in _compare_vlans(leaf, configs, read_gateways):
         groups.setdefault(mismatch, []).append(name)
@@ -81,17 +83,27 @@ def _compare_port(leaf: Leaf, port: LeafPort, config: PortConfig | None) -> Iter
     yield from _compare_mtu_and_qos(leaf, config)
 
 
-def _compare_uplink(leaf: Leaf, config: PortConfig | None, address: str) -> Iterator[PortMismatch]:
+def _compare_uplink(
+    leaf: Leaf, uplink: Uplink, config: PortConfig | None, discarding_peers: frozenset[str]
+) -> Iterator[PortMismatch]:
     if config is None:
         yield PortMismatch("no-port", "the switch has no such port", "need it as an uplink", "does not know it")
         return
-    if address and address not in config.addresses:
-        yield _build_address_mismatch("an uplink", f"need {address}", address, config)
+    if uplink.address and uplink.address not in config.addresses:
+        yield _build_address_mismatch("an uplink", f"need {uplink.address}", uplink.address, config)
+    if leaf.is_routed and (uplink.spine or uplink.name) in discarding_peers:
+        actual = "discards them, because the neighbour has no policy in both directions (RFC 8212)"
+        yield PortMismatch("policy", "BGP's routes", "need those of other leaves", actual)
     yield from _compare_mtu_and_qos(leaf, config)
 
 
 def _build_address_mismatch(subject: str, host: str, address: str, config: PortConfig) -> PortMismatch:
-    return PortMismatch("address", subject, host, f"has {_format_addresses(config.addresses)}", (("address", address),))
+    return PortMismatch("address", subject, host, f"has {_format_addresses(config.addresses)}", _list_values(address))
+
+
+def _list_values(address: str) -> tuple[tuple[str, str], ...]:
+    """Return the values of a fix for an address."""
+    return ("address", address), ("family", "ipv6" if ":" in address else "ipv4")
 
 
 def _format_addresses(addresses: frozenset[str]) -> str:
@@ -162,7 +174,7 @@ def _compare_vlans(
                     f"the gateway of rail {vlan.rail}",
                     f"use {gateway}",
                     f"has {_format_addresses(addresses)}",
-                    (*values, ("address", gateway)),
+                    (*values, *_list_values(gateway)),
                 )
                 yield mismatch, f"VLAN {used or vlan.number}"
 

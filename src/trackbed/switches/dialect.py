@@ -31,13 +31,22 @@ class Dialect:
     read_gateways: Callable[[Any, int], frozenset[str]]
     fixes: Mapping[str, str]
     """Code of a mismatch -> its fix, with placeholders."""
+    choose_fixes: Callable[[Any], Mapping[str, str]] | None = None
+    """Return the fixes in the commands of a configuration's release; None if all releases have the same commands."""
+    list_discarding_peers: Callable[[Any], frozenset[str]] | None = None
+    """Return the BGP neighbours, by address or port, whose routes the switch discards because they have no policy.
+
+    None if the system needs no policy.
+    """
 
 
 def find_mismatches(leaf: Leaf, dialect: Dialect, tree: Any) -> list[Mismatch]:  # noqa: ANN401 - the tree's type depends on the dialect
     """Return the mismatches between a leaf and its switch's parsed configuration."""
+    discarding_peers = dialect.list_discarding_peers(tree) if dialect.list_discarding_peers else frozenset[str]()
     return compare_leaf(
         leaf,
         lambda name: dialect.read_port(tree, name, leaf.qos),
         lambda vlan: dialect.read_gateways(tree, vlan),
-        dialect.fixes,
+        dialect.choose_fixes(tree) if dialect.choose_fixes else dialect.fixes,
+        discarding_peers,
     )

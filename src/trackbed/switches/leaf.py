@@ -15,7 +15,7 @@ import msgspec
 from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.model.ranges import V4, format_address
 from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan, PortPlan, QosPlan
-from trackbed.switches.wiring import NAME_PATTERN, Wiring, check_wiring
+from trackbed.switches.wiring import NAME_PATTERN, Wiring, check_uplinks_and_rails, check_wiring
 
 MTU_BYTES = 9216
 """MTU of every port: the maximum of current switches, as their RoCE guides recommend."""
@@ -103,7 +103,10 @@ def check_leaves(plan: Plan, wiring: Wiring) -> list[Problem]:
         return [Problem("infiniband", message, ("spec", "linkType"))]
     hosts = group_hosts_by_leaf(plan)
     numbers = 1 + max((_compute_leaf_number(plan, leaf_hosts) for leaf_hosts in hosts.values()), default=0)
-    problems = list(check_wiring(wiring, len(common.rails), numbers))
+    problems = [
+        *check_wiring(wiring, len(common.rails), numbers),
+        *check_uplinks_and_rails(wiring, common.rails),
+    ]
     if common.mtu_bytes > MTU_BYTES:
         message = f"mtu {common.mtu_bytes} is above the {MTU_BYTES} that a switch port carries"
         problems.append(Problem("mtu-too-large", message, ("spec", "mtu")))

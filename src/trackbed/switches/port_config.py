@@ -8,7 +8,11 @@ _MAX_DIGITS = 9
 
 
 class UnreadableError(ValueError):
-    """A configuration that cannot be read; the message has the reason."""
+    """A configuration that cannot be read; the message has the reason, `line` its place from 1, or 0 for the whole."""
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
 
 
 class Treatment(msgspec.Struct, frozen=True):

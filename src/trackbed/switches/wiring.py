@@ -10,17 +10,19 @@ leaf has the even address and the spine the odd one.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from trackbed.fabric.model.cluster import OtherRanges
 from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.model.ranges import V4, Range
+from trackbed.fabric.plan.plan import RailPlan
 
 FIRST_ASN, LAST_ASN = 4_200_000_000, 4_294_967_294
 """32-bit AS numbers for private use (RFC 6996)."""
-LAST_VLAN = 4094
-"""Highest VLAN number; 4095 is reserved (IEEE 802.1Q)."""
+FIRST_VLAN, LAST_VLAN = 2, 4094
+"""VLAN numbers: 4095 is reserved (IEEE 802.1Q), 1 is the default VLAN of a bridge, which sonic-vlan.yang excludes."""
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 """Names that are valid as a file name, as a host name and as a word of a command."""
 
@@ -45,9 +47,9 @@ def check_wiring(wiring: Wiring, rail_count: int, leaf_count: int) -> Iterator[P
     if not FIRST_ASN <= wiring.first_asn <= LAST_ASN - leaf_count + 1:
         needed = f"{leaf_count} leaves need AS numbers from {FIRST_ASN} to {LAST_ASN}"
         yield Problem("bad-asn", f"{needed}; they cannot start at {wiring.first_asn}")
-    if not 1 <= wiring.first_vlan <= LAST_VLAN - rail_count + 1:
-        message = f"{rail_count} rails need VLANs from 1 to {LAST_VLAN}; they cannot start at {wiring.first_vlan}"
-        yield Problem("bad-vlan", message)
+    if not FIRST_VLAN <= wiring.first_vlan <= LAST_VLAN - rail_count + 1:
+        needed = f"{rail_count} rails need VLANs from {FIRST_VLAN} to {LAST_VLAN}"
+        yield Problem("bad-vlan", f"{needed}; they cannot start at {wiring.first_vlan}")
     if wiring.uplinks4:
         yield from _check_uplink_range(wiring, wiring.uplinks4, leaf_count)
 
@@ -73,3 +75,25 @@ def _check_uplink_range(wiring: Wiring, uplink_range: Range, leaf_count: int) ->
         size = uplink_range.size
         message = f"{uplink_range} has {size} addresses; {leaf_count} leaves with {count} uplinks need {needed}"
         yield Problem("uplink-range-full", message)
+
+
+def check_uplinks_and_rails(wiring: Wiring, rails: Iterable[RailPlan]) -> Iterator[Problem]:
+    """Yield a problem for each rail that has an address of the uplinks' range."""
+    for rail in rails:
+        if wiring.uplinks4 and rail.v4 and wiring.uplinks4.overlaps(rail.v4):
+            message = (
+                f"uplink range {wiring.uplinks4} overlaps {rail.v4} of rail {rail.rail}; name a free --uplink-range"
+            )
+            yield Problem("uplink-range-overlap", message)
+
+
+def check_uplinks_and_other_ranges(wiring: Wiring, other_ranges: OtherRanges) -> Iterator[Problem]:
+    """Yield a problem for each of the Fabric's other ranges that has an address of the uplinks' range."""
+    for field in ("pods", "services", "nodes", "docker"):
+        for index, other in enumerate(getattr(other_ranges, field)):
+            if wiring.uplinks4 and wiring.uplinks4.overlaps(other):
+                message = f"uplink range {wiring.uplinks4} overlaps {other} of otherRanges.{field}; "
+                message += "name a free --uplink-range"
+                if field == "docker":
+                    message += ", or write otherRanges: {docker: []} where no docker runs"
+                yield Problem("uplink-range-overlap", message, ("spec", "otherRanges", field, index))

@@ -1,53 +1,53 @@
-"""Reader of NVUE configurations: `nv config show` (YAML), with `-o commands`, or with `-o json`.
+"""Reader of NVUE configurations, as trees of words (module `tree`).
 
-All three are parsed into one tree of words: `nv set interface swp1 link mtu 9216` becomes
-tree["interface"]["swp1"]["link"]["mtu"] with the single key "9216". Defaults are those of Cumulus Linux's QoS chapter:
-without trust all traffic has switch priority 0; with trust a DSCP has priority DSCP/8. The RoCE profile trusts DSCP and
-assigns priority 3 to class 3, priority 6 to class 6, and all others to class 0.
+Defaults are those of Cumulus Linux's QoS chapter: without trust all traffic has switch priority 0; with trust a DSCP
+has priority DSCP/8. The RoCE profile trusts DSCP and assigns priority 3 to class 3, priority 6 to class 6, and all
+others to class 0. Mode lossless-single-ipool differs from lossless only in its buffers; mode lossy-multi-tc maps DSCPs
+to other priorities and has no PFC (RoCE chapter, `nv show qos roce`).
+
+Cumulus Linux 5.15 renamed settings ("New and Changed NVUE Commands"): `ip address` became `ipv4 address` or `ipv6
+address`, `enable on` became `state enabled`. Both forms are read.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-from trackbed.fabric.model.problems import SpecError
-from trackbed.fabric.model.source import read_yaml
 from trackbed.fabric.plan.plan import QosPlan
+from trackbed.switches.nvue.tree import Tree, parse_tree
 from trackbed.switches.port_config import PortConfig, Treatment, UnreadableError, normalize_address, parse_number
-
-Tree = dict[str, Any]
 
 DEFAULT_MTU_BYTES = 9216
 """MTU of a front-panel port without a setting."""
 _GLOBAL = "default-global"
-_LIST_KEYS = frozenset({"interface", "dscp", "traffic-class", "switch-priority"})
-"""Words whose next word may list several names, as in swp1-4,swp7 or 24,26."""
-_SPAN = re.compile(r"([A-Za-z]*)([0-9]{1,5})-([0-9]{1,5})")
-_MAX_NAMES = 4096
-"""Maximum number of names in one list."""
-_MAX_WORDS = 64
-"""Maximum number of words of a command; NVUE's own commands have about twenty at most."""
 _OFF = frozenset({"off", "disable", "disabled"})
+_ROCE_MODES = ("lossless", "lossless-single-ipool", "lossy")
+"""Modes of the RoCE profile whose classes are known."""
+_ADDRESS_FAMILIES = ("ip", "ipv4", "ipv6")
+_PUNCTUATION = re.compile(r"[\s{}:,\"']+")
 
 
 def parse(raw: bytes) -> Tree:
     """Parse a configuration.
 
     Raises:
-        UnreadableError: it is not an NVUE configuration.
+        UnreadableError: it is not an NVUE configuration, or its RoCE profile has an unknown mode.
     """
-    lines = [line.split() for line in raw.decode(errors="replace").splitlines()]
-    commands = [words[2:] for words in lines if words[:2] == ["nv", "set"]]
-    tree: Tree = {}
-    if commands:
-        for words in commands:
-            if len(words) > _MAX_WORDS:
-                raise UnreadableError(f"a command has {len(words)} words: nv set {' '.join(words[:5])} ...")
-            _add_command(tree, words)
-        return tree
-    for settings in _iter_set_mappings(raw):
-        _add_yaml_value(tree, settings)
+    tree = parse_tree(raw)
+    mode = _read_roce_mode(tree)
+    if mode and mode not in _ROCE_MODES:
+        message = (
+            f"--check does not know the classes of `qos roce mode {mode[:40]}`, only those of "
+            f"{', '.join(_ROCE_MODES)}; compare `nv show qos roce` with the Fabric's qos by hand"
+        )
+        raise UnreadableError(message, _find_line(raw, mode))
     return tree
+
+
+def _find_line(raw: bytes, mode: str) -> int:
+    """Return the number of the last line that sets this mode, from 1; 0 if there is none."""
+    lines = [set(_PUNCTUATION.split(line)) for line in raw.decode(errors="replace").splitlines()]
+    return max((number for number, words in enumerate(lines, 1) if {"mode", mode} <= words), default=0)
 
 
 def read_hostname(tree: Tree) -> str:
@@ -62,7 +62,7 @@ def read_port(tree: Tree, name: str, qos: QosPlan) -> PortConfig:
     access = [_get_last_key(_get_subtree(domain, "access"), "") for domain in domains.values()]
     return PortConfig(
         mtu_bytes=parse_number(_get_last_key(_get_subtree(port, "link", "mtu"), ""), DEFAULT_MTU_BYTES),
-        addresses=frozenset(map(normalize_address, _get_subtree(port, "ip", "address"))),
+        addresses=_read_addresses(port),
         vlan=parse_number(access[-1], 0) if access else 0,
         rdma=_read_treatment(tree, port, qos.dscp),
         cnp=_read_treatment(tree, port, qos.cnp_dscp),
@@ -71,63 +71,21 @@ def read_port(tree: Tree, name: str, qos: QosPlan) -> PortConfig:
 
 def read_gateways(tree: Tree, vlan: int) -> frozenset[str]:
     """Return the addresses of a VLAN interface."""
-    return frozenset(map(normalize_address, _get_subtree(tree, "interface", f"vlan{vlan}", "ip", "address")))
+    return _read_addresses(_get_subtree(tree, "interface", f"vlan{vlan}"))
 
 
-def _iter_set_mappings(raw: bytes) -> Iterator[Tree]:
-    """Yield the `set` mappings in YAML or JSON."""
-    try:
-        documents = [source.data for source in read_yaml(raw, "configuration")]
-    except SpecError as error:
-        raise UnreadableError(error.problems[0].message) from error
-    items = [item for document in documents for item in (document if isinstance(document, list) else [document])]
-    settings = [item["set"] for item in items if isinstance(item, dict) and isinstance(item.get("set"), dict)]
-    if not settings:
-        raise UnreadableError("it has neither `nv set` commands nor a `set` mapping, as `nv config show` prints them")
-    yield from settings
+def has_former_commands(tree: Tree) -> bool:
+    """Return whether the settings have the form of Cumulus Linux 5.14 and earlier."""
+    interfaces: Iterable[Any] = _get_subtree(tree, "interface").values()
+    families = {family for interface in interfaces for family in _ADDRESS_FAMILIES if family in interface}
+    features = (_get_subtree(tree, "qos", "roce"), _get_subtree(tree, "router", "bgp"))
+    return families == {"ip"} or (not families and any("enable" in feature for feature in features))
 
 
-def _add_command(tree: Tree, words: list[str]) -> None:
-    """Add a command's words to the tree."""
-    if not words:
-        return
-    head, *tail = words
-    below = tree.pop(head, {})
-    tree[head] = below  # moves it to the end, because the last setting wins
-    if head not in _LIST_KEYS or not tail:
-        _add_command(below, tail)
-        return
-    for name in _expand_names(tail[0]):
-        _add_command(below, [name, *tail[1:]])
-
-
-def _add_yaml_value(tree: Tree, value: object) -> None:
-    """Add a YAML value to the tree."""
-    if isinstance(value, dict):
-        for key, below in value.items():
-            subtree = tree.setdefault(str(key), {})
-            if key in _LIST_KEYS and isinstance(below, dict):
-                expanded = {name: item for names, item in below.items() for name in _expand_names(str(names))}
-                _add_yaml_value(subtree, expanded)
-            else:
-                _add_yaml_value(subtree, below)
-    elif isinstance(value, list):
-        for item in value:
-            _add_yaml_value(tree, item)
-    elif value is not None:
-        tree.update({name: {} for name in (_expand_names(str(value)) if "," in str(value) else [str(value)])})
-
-
-def _expand_names(listing: str) -> list[str]:
-    """Expand a list with ranges: swp1-3,swp7 becomes swp1, swp2, swp3, swp7."""
-    names: list[str] = []
-    for item in listing.split(","):
-        span = _SPAN.fullmatch(item)
-        low, high = (int(span[2]), int(span[3])) if span else (0, 0)
-        if high - low + len(names) > _MAX_NAMES:
-            raise UnreadableError(f"{listing[:40]} lists more than {_MAX_NAMES} names")
-        names += [f"{span[1]}{number}" for number in range(low, high + 1)] if span else [item]
-    return names
+def _read_addresses(interface: Tree) -> frozenset[str]:
+    """Return the addresses of an interface in all forms."""
+    addresses = (_get_subtree(interface, family, "address") for family in _ADDRESS_FAMILIES)
+    return frozenset(normalize_address(address) for family in addresses for address in family)
 
 
 def _get_subtree(tree: Tree, *words: str) -> Tree:
@@ -160,7 +118,7 @@ def _read_treatment(tree: Tree, port: Tree, dscp: int) -> Treatment:
 
 
 def _read_roce_mode(tree: Tree) -> str:
-    """Return `lossless`, `lossy`, or the empty string if the RoCE profile is off."""
+    """Return the mode of the RoCE profile, or the empty string if the profile is off."""
     qos = _get_subtree(tree, "qos")
     roce = _get_subtree(qos, "roce")
     states = {_get_last_key(_get_subtree(roce, key), "on") for key in ("state", "enable")}

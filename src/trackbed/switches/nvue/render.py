@@ -7,7 +7,8 @@ can run them, and `nv config replace` of YAML would drop settings that are not i
 QoS starts from `nv set qos roce`, which sizes buffers for the ASIC: switch priority 3 to class 3 with ECN and, in mode
 lossless, PFC; switch priority 6 to class 6 with strict priority. Only settings that differ from it follow. Source:
 https://docs.nvidia.com/networking-ethernet-software/cumulus-linux/ (RDMA over Converged Ethernet, Quality of Service).
-On/off values are written as `state enabled`; releases that only know `enable on` reject it with a message.
+Commands are those of Cumulus Linux 5.15 and later, which renamed `ip address` to `ipv4 address` and `ipv6 address`,
+`enable on` to `state enabled` ("New and Changed NVUE Commands" of 5.15); earlier releases do not know them.
 """
 
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ def render(leaf: Leaf) -> str:
 def _iter_comments(leaf: Leaf) -> Iterator[str]:
     mode = f"routed, AS {leaf.asn}" if leaf.is_routed else "bridged"
     yield f"# {leaf.name}: {_format_numbers('unit', leaf.units)}, {_format_numbers('rail', leaf.rails)}, {mode}"
+    yield "# commands of Cumulus Linux 5.15 or newer"
     for port in leaf.ports:
         yield f"# {port.name}: {port.node} rail {port.rail}"
     if leaf.uplinks:
@@ -50,7 +52,7 @@ def _iter_commands(leaf: Leaf) -> Iterator[str]:
     yield f"system hostname {leaf.name}"
     for port in leaf.ports:
         yield f"interface {port.name} link mtu {leaf.mtu_bytes}"
-        yield from (f"interface {port.name} ip address {address}" for address in port.addresses)
+        yield from (_format_address(port.name, address) for address in port.addresses)
         if port.vlan:
             yield f"interface {port.name} bridge domain br_default access {port.vlan}"
     for uplink in leaf.uplinks:
@@ -62,10 +64,14 @@ def _iter_commands(leaf: Leaf) -> Iterator[str]:
     yield from _iter_qos_commands(leaf.qos)
 
 
+def _format_address(interface: str, address: str) -> str:
+    return f"interface {interface} {'ipv6' if ':' in address else 'ipv4'} address {address}"
+
+
 def _iter_uplink_commands(leaf: Leaf, uplink: Uplink) -> Iterator[str]:
     yield f"interface {uplink.name} link mtu {leaf.mtu_bytes}"
     if uplink.address:
-        yield f"interface {uplink.name} ip address {uplink.address}"
+        yield _format_address(uplink.name, uplink.address)
     if not leaf.is_routed:
         yield f"interface {uplink.name} bridge domain br_default"
 
@@ -75,7 +81,7 @@ def _iter_vlan_commands(leaf: Leaf, vlan: LeafVlan) -> Iterator[str]:
     if vlan.gateways:
         yield f"interface vlan{vlan.number} type svi"
         yield f"interface vlan{vlan.number} link mtu {leaf.mtu_bytes}"
-    yield from (f"interface vlan{vlan.number} ip address {gateway}" for gateway in vlan.gateways)
+    yield from (_format_address(f"vlan{vlan.number}", gateway) for gateway in vlan.gateways)
 
 
 def _iter_bgp_commands(leaf: Leaf) -> Iterator[str]:

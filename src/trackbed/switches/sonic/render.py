@@ -4,10 +4,15 @@ Schema: github.com/sonic-net/sonic-buildimage, src/sonic-yang-models. BGP uses t
 framework (`frr_mgmt_framework_config`), because the older daemon does not support unnumbered neighbours; the change of
 daemon needs one `config save -y && config reload -y`. Buffers are not rendered, because they depend on the platform.
 
+FRR neither accepts nor announces routes of another AS without a policy (RFC 8212), and BGP_GLOBALS has no field that
+turns this off, so each neighbour has a route map that permits all. A family's admin_status is `true`, which frrcfgd of
+all releases reads; the `up` of the YANG model (sonic-bgp-common.yang) is inactive for 202411 and earlier
+(sonic-buildimage #21697).
+
 `config load` cannot remove PFC from a port that has it; `trackbed render switch --check` reports such a remnant.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -15,13 +20,15 @@ from trackbed.fabric.plan.plan import QosPlan
 from trackbed.switches.leaf import Leaf, LeafPort, choose_cnp_class
 from trackbed.switches.sonic.qos import OURS, STOCK_LOSSLESS, build_maps, build_wred_profile
 
-Fields = dict[str, str]
-Tables = dict[str, dict[str, Fields]]
+Fields = Mapping[str, str | list[str]]
+Tables = dict[str, Mapping[str, Fields]]
 
 LANES = 4
 """Lanes of a front-panel port; the number in its name is that of its first lane: Ethernet0, Ethernet4 and so on."""
 FAMILY = {4: "ipv4", 6: "ipv6"}
 """IP version -> address family."""
+POLICY_SEQUENCE = 10
+"""Number of the route map's only statement."""
 WATCHDOG = {"action": "drop", "detection_time": "200", "restoration_time": "200"}
 """PFC watchdog: after `detection_time` ms of pause frames a queue drops, after `restoration_time` ms without them it
 is restored."""
@@ -61,28 +68,29 @@ def _build_routing_tables(leaf: Leaf) -> Tables:
     for port in leaf.ports:
         interfaces |= {port.name: {}} | {f"{port.name}|{address}": {} for address in port.addresses}
     for uplink in leaf.uplinks:
-        addresses = {f"{uplink.name}|{uplink.address}": Fields()} if uplink.address else {}
+        addresses: dict[str, Fields] = {f"{uplink.name}|{uplink.address}": {}} if uplink.address else {}
         interfaces |= {uplink.name: {} if addresses else {"ipv6_use_link_local_only": "enable"}} | addresses
     return {"INTERFACE": interfaces} | (_build_bgp_tables(leaf) if leaf.uplinks else {})
 
 
 def _build_bgp_tables(leaf: Leaf) -> Tables:
     families = [FAMILY[version] for version in leaf.ip_versions]
+    family_fields: Fields = {"admin_status": "true", "route_map_in": [OURS], "route_map_out": [OURS]}
     peers = {uplink.spine or uplink.name: uplink for uplink in leaf.uplinks}
     return {
-        # Without a policy FRR announces nothing to another AS (RFC 8212). Inside one fabric no policy is needed.
+        # Spines may have different AS numbers; without relaxed multipath one of them would carry all traffic.
         "BGP_GLOBALS": {
             "default": {
-                "ebgp_requires_policy": "false",
+                "load_balance_mp_relax": "true",
                 "local_asn": str(leaf.asn),
                 "router_id": leaf.router_id,
             }
         },
         "BGP_GLOBALS_AF": {f"default|{family}_unicast": {"max_ebgp_paths": "64"} for family in families},
         "BGP_NEIGHBOR": {f"default|{peer}": _build_neighbour_fields(uplink.address) for peer, uplink in peers.items()},
-        "BGP_NEIGHBOR_AF": {
-            f"default|{peer}|{family}_unicast": {"admin_status": "true"} for peer in peers for family in families
-        },
+        "BGP_NEIGHBOR_AF": {f"default|{peer}|{family}_unicast": family_fields for peer in peers for family in families},
+        "ROUTE_MAP": {f"{OURS}|{POLICY_SEQUENCE}": {"route_operation": "permit"}},
+        "ROUTE_MAP_SET": {OURS: {}},
         "ROUTE_REDISTRIBUTE": {f"default|connected|bgp|{family}": {} for family in families},
     }
 
@@ -121,7 +129,7 @@ def _to_map_fields(mapping: dict[int, int]) -> Fields:
     return {str(key): str(value) for key, value in sorted(mapping.items())}
 
 
-def _build_watchdog_rows(ports: tuple[LeafPort, ...]) -> dict[str, Fields]:
+def _build_watchdog_rows(ports: tuple[LeafPort, ...]) -> Mapping[str, Fields]:
     return {"GLOBAL": {"POLL_INTERVAL": "200"}} | {port.name: dict(WATCHDOG) for port in ports}
 
 
