@@ -27,12 +27,20 @@ class AttachedAddress(msgspec.Struct, frozen=True):
     gateway: str = ""
 
 
+class AttachedHostPort(msgspec.Struct, frozen=True):
+    """What the interface was on the host: a VF has the name of its port, `pf`, and a number."""
+
+    vf: int = -1
+    pf: str = ""
+
+
 class AttachedPort(msgspec.Struct, frozen=True):
-    """A pod's interface on one rail."""
+    """A pod's interface on one rail. `host` is None if it was not moved from the host."""
 
     rail: int
     name: str
     addresses: tuple[AttachedAddress, ...] = ()
+    host: AttachedHostPort | None = None
 
     def parse_addresses(self) -> tuple[AddressPlan, ...]:
         """Return the addresses. Raises ValueError if one is malformed."""
@@ -63,6 +71,8 @@ class AgentStatus(msgspec.Struct, frozen=True):
     refused: tuple[RefusedPod, ...] = ()
     moved: frozenset[str] = frozenset()
     """Ports that were in a pod since the agent started."""
+    node: str = ""
+    """Name of the node, which every agent tells; empty if none has answered."""
 
 
 def read_agent_status(machine: Machine, read: Callable[[], dict[str, Any]] | None) -> tuple[AgentStatus, str]:

@@ -78,6 +78,7 @@ def inspect_node(target: InspectionTarget, plan: Plan, timeouts: ProbeTimeouts) 
         rails_in_pods=rails_in_pods,
         moved_ports=status.moved,
         pods=pods,
+        has_agent=bool(status.node),
         refusals=tuple(AttachRefusal(refused.pod, str(refused.code), refused.message) for refused in status.refused),
         probes=probes,
         neighbour_tables=subtract_overflows(read_neighbour_tables(machine), tables_before),
@@ -115,11 +116,14 @@ def _is_gone(attachment: PodAttachment) -> bool:
 def _inspect_pod(attachment: PodAttachment) -> PodView:
     """Read the network namespace of an attached pod and return its view."""
     machine = Machine(Path("/"), Path(attachment.netns))
-    rails = {port.rail: PodInterface(port.name, port.parse_addresses()) for port in attachment.ports}
+    rails = {
+        port.rail: PodInterface(port.name, port.parse_addresses(), port.host.vf if port.host and port.host.pf else -1)
+        for port in attachment.ports
+    }
     name = attachment.container[:12]
     try:
         state, failures = read_available_state(machine)
-        sysctls = read_sysctls(machine, [interface for interface, _ in rails.values()])
+        sysctls = read_sysctls(machine, [interface.name for interface in rails.values()])
     except (OSError, ValueError) as error:
         return PodView(name, rails, HostState(machine, (), (), (), (), ()), {}, str(error))
     return PodView(name, rails, state, sysctls, "; ".join(f"{part}: {reason}" for part, reason in failures.items()))
@@ -131,7 +135,7 @@ def _list_probe_sources(node: NodePlan, pod: PodView, attachment: PodAttachment)
         return []
     indexes = {link.name: link.index for link in pod.state.links if link.is_up and link.carrier}
     sources = []
-    for rail, (name, addresses) in pod.rails.items():
+    for rail, (name, addresses, _) in pod.rails.items():
         port = node.find_port(rail)
         if port is not None and addresses and name in indexes:
             sources.append(ProbeSource(port, Path(attachment.netns), indexes[name], addresses[0]))

@@ -73,6 +73,8 @@ class PodInterface(NamedTuple):
 
     name: str
     addresses: tuple[AddressPlan, ...]
+    vf: int = -1
+    """Number of the VF that it is; -1 if it is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,8 @@ class NodeView:
     """Ports that returned from a pod to the host, which interrupted their carrier."""
     pods: tuple[PodView, ...] = ()
     refusals: tuple[AttachRefusal, ...] = ()
+    has_agent: bool = False
+    """Whether the node's agent has answered, so that `pods` are all that it has attached."""
     lldp_failure: str = ""
     """Why LLDP was not listened for; empty if it was."""
     probes: Mapping[int, ProbeResults] = field(default_factory=dict)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from tests.doctor.host.changing import Fault, change_host, change_plan, change_port, change_vf, combine, limit_steps
-from tests.doctor.host.sound_vfs import CHECKPOINT, build_view, compute_vfs_plan, get_mac, get_vf_pci, locate_vf
+from tests.doctor.host.sound_vfs import CHECKPOINT, POD, build_view, compute_vfs_plan, get_mac, get_vf_pci, locate_vf
 from tests.doctor.sound import build_link
 from trackbed.doctor.catalogue import load_catalogue
 from trackbed.doctor.checks import run_checks
 from trackbed.doctor.diagnosis import diagnose_nodes
-from trackbed.doctor.view import NodeView
+from trackbed.doctor.view import NodeView, PodInterface, PodView
 from trackbed.host.runner import ProgramResult
 
 PLAN = compute_vfs_plan()
 NODE = PLAN.nodes[0]
 check_vfs = partial(run_checks, steps=("vfs",))
 DEVICE = "/sys/class/net/rail1/device"
+IPOIB = "00:00:01:49:fe:80:00:00:00:00:00:00:b8:ce:f6:03:00:00:00:01"
+"""Hardware address of an IPoIB port, which ip(8) shows for each of its VFs."""
 
 
 def add_bond(view: NodeView) -> NodeView:
@@ -115,6 +118,48 @@ def test_more_than_sixteen_vfs_on_infiniband_are_too_many() -> None:
     assert verdicts == {0: "pass", 1: "warn"}
 
 
+NO_RECORDS = change_host(folders={"/var/lib/cni/sriov/pci": None, "/run/netns": ()})
+
+
+def ask_by_device(device: str) -> Fault:
+    """Let the pod that has VF 1 of rail 1 have asked kubelet for a device."""
+    entry = {"PodUID": POD, "DeviceIDs": {"0": [device]}}
+    return change_host({CHECKPOINT: json.dumps({"Data": {"PodDeviceEntries": [entry]}})})
+
+
+def attach_by_agent(view: NodeView) -> NodeView:
+    """Let the agent have attached VF 1 of rail 1."""
+    pod = PodView("pod-a", {1: PodInterface("net1", (), 1)}, view.state, {}, "it is no pod of this test")
+    return replace(view, pods=(pod,), has_agent=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        (combine(NO_RECORDS, ask_by_device("rail1-1")), "pass"),
+        (combine(NO_RECORDS, ask_by_device("rail1-7")), "unknown"),
+        (combine(NOT_HELD, NO_RECORDS), "unknown"),
+        (combine(NOT_HELD, NO_RECORDS, attach_by_agent), "pass"),
+        (combine(NOT_HELD, NO_RECORDS, lambda view: replace(view, has_agent=True)), "fail"),
+        (NOT_HELD, "fail"),
+    ],
+    ids=["native", "native, another VF", "annotation or claim", "annotation", "nobody's by the agent", "nobody's"],
+)
+def test_a_vf_is_leaked_where_everybody_who_may_give_it_to_a_pod_is_known(change: Fault, verdict: str) -> None:
+    findings = check_vfs(change(build_view(NODE)))
+    assert [f.verdict for f in findings if f.id == "vfs-leaked-in-namespace" and f.rail == 1] == [verdict]
+
+
+def test_infiniband_shows_no_macs_of_vfs() -> None:
+    infiniband = combine(
+        change_plan(link_type="infiniband", vf_spoof_check=True),
+        change_vf(0, mac=IPOIB, spoof_check=False, trust=False),
+        change_vf(1, mac=IPOIB, spoof_check=False, trust=False),
+    )
+    assert {f.id for f in check_vfs(infiniband(build_view(NODE))) if f.verdict != "pass"} == set()
+    assert diagnose_nodes([infiniband(build_view(NODE))]).exit_status == 0
+
+
 def test_a_guid_of_another_node_is_found() -> None:
     other = replace(build_view(PLAN.nodes[1]), host=build_view(NODE).host)
     first = diagnose_nodes([build_view(NODE), other]).first
@@ -135,7 +180,10 @@ def test_a_mac_of_another_nodes_vf_is_found() -> None:
 @pytest.mark.parametrize(
     ("fault", "change"),
     [
-        ("vfs-leaked-in-namespace", change_host({CHECKPOINT: None})),
+        (
+            "vfs-leaked-in-namespace",
+            change_host({CHECKPOINT: None}, folders={"/var/lib/cni/sriov/pci": (), "/run/netns": ()}),
+        ),
         (
             "vfs-bus-numbers-exhausted",
             combine(remove_vfs("0"), change_host(outputs={("dmesg",): ProgramResult(1, "dmesg: not permitted")})),

@@ -149,11 +149,15 @@ def _iter_ports(view: NodeView) -> Iterator[PortExcerpt]:
 
 
 def _iter_macs(view: NodeView) -> Iterator[HeldMac]:
-    """Yield the MAC addresses of the ports and of their VFs; IPoIB without an address, and unset VFs, have none."""
+    """Yield the MAC addresses of the ports and of their VFs; IPoIB without an address, and unset VFs, have none.
+
+    Of an InfiniBand VF the kernel shows the address of its port (ipoib_get_vf_config).
+    """
+    has_vf_macs = view.node.common.link_type == "ethernet"
     for port in view.iter_ports():
         link, listing = view.find_link(port), view.vfs.get(port.netdev)
         macs: list[tuple[str, int | None]] = [(link.mac, None)] if link is not None else []
-        macs += [(vf.mac, vf.index) for vf in (listing.vfs if listing else ())]
+        macs += [(vf.mac, vf.index) for vf in (listing.vfs if listing and has_vf_macs else ())]
         yield from (HeldMac(port.rail, port.netdev, mac, vf) for mac, vf in macs if not is_zero_address(mac))
 
 

@@ -19,7 +19,7 @@ def check(view: NodeView) -> Iterator[Finding]:
             evidence = describe_unread_pod(pod)
             yield build_finding("cni-interface-sysctls-reset", view.node, None, ok=None, evidence=evidence)
             continue
-        for rail, (netdev, _) in pod.rails.items():
+        for rail, (netdev, *_) in pod.rails.items():
             port = view.node.find_port(rail)
             wrong = _list_wrong_sysctls(pod, netdev)
             evidence = f"pod {pod.name}: {', '.join(wrong)}" if wrong else f"pod {pod.name}"

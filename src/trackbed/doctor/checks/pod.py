@@ -18,7 +18,7 @@ def check(view: NodeView) -> Iterator[Finding]:
             yield build_finding("pod-rail-routes-missing", view.node, None, ok=None, evidence=describe_unread_pod(pod))
             continue
         first = min(pod.rails, default=0)
-        for rail, (netdev, addresses) in pod.rails.items():
+        for rail, (netdev, addresses, _) in pod.rails.items():
             missing = [
                 item
                 for address in addresses

@@ -79,12 +79,12 @@ def check_lost_devices(view: NodeView, host: Snapshot, port: PortPlan) -> Iterat
     if view.node.common.rdma_mode != "exclusive" or not vfs:
         return
     away = [vf.pci for vf in vfs if not vf.rdma_devices]
-    if away and owners.CHECKPOINT not in host.files:
-        evidence = f"not on the host: devices of {summarize_items(away)}; kubelet's record of pods is missing"
+    lost, doubt = owners.find_lost_functions(view, host, away)
+    has_interface = any(vf.netdevs for vf in vfs if vf.pci in lost)  # a pod would have that, too
+    if lost and doubt and not (has_interface and owners.CHECKPOINT in host.files):
+        evidence = f"not on the host: devices of {summarize_items(lost)}; {doubt}"
         yield build_finding("rdma-device-lost-in-namespace", view.node, port, ok=None, evidence=evidence)
         return
-    held = {function.pci for function in owners.iter_held_functions(host)}
-    lost = [pci for pci in away if pci not in held]
     evidence = f"in pods: {summarize_items(away) or 'none'}"
     evidence = f"not on the host and in no pod: devices of {summarize_items(lost)}" if lost else evidence
     yield build_finding("rdma-device-lost-in-namespace", view.node, port, ok=not lost, evidence=evidence)

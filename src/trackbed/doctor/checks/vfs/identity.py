@@ -24,7 +24,8 @@ def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     if view.node.common.vfs:
         for port in view.iter_ports():
             vfs = {vf.index: vf for vf in iter_vfs(host, port.netdev)}
-            yield from check_vf_addresses(view, host, port, vfs)
+            if view.node.common.link_type == "ethernet":  # of InfiniBand, ip(8) shows the port's own address for each
+                yield from check_vf_addresses(view, host, port, vfs)
             yield from check_zero_guids(view, host, port, vfs)
 
 

@@ -30,8 +30,9 @@ def check_vf_settings(view: NodeView, port: PortPlan, vfs: tuple[Vf, ...]) -> It
     yield _build_vf_finding(view, port, "vfs-link-state-disabled", states)
     vlans = [f"VF {vf.index}: VLAN {vf.vlan}" for vf in vfs if vf.vlan]
     yield _build_vf_finding(view, port, "vfs-vlan-not-planned", vlans)
-    trust = [problem for vf in vfs if (problem := _describe_trust(vf, common))]
-    yield _build_vf_finding(view, port, "vfs-spoofcheck-or-trust", trust)
+    if common.link_type == "ethernet":  # InfiniBand has neither
+        trust = [problem for vf in vfs if (problem := _describe_trust(vf, common))]
+        yield _build_vf_finding(view, port, "vfs-spoofcheck-or-trust", trust)
     limited = [f"VF {vf.index}: at most {vf.max_tx_rate} Mbit/s" for vf in vfs if vf.max_tx_rate]
     yield _build_vf_finding(view, port, "vfs-rate-limited", limited)
 
