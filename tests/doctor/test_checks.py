@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.doctor.sound import build_link, build_sound_view, compute_small_plan
+from trackbed.doctor.checks import run_checks
 from trackbed.doctor.diagnosis import diagnose_nodes
 from trackbed.doctor.view import BOOT_FILES, AttachRefusal, EchoResult, NodeView, PodInterface, PodView
 from trackbed.fabric.model.ranges import format_address
@@ -240,3 +241,26 @@ def test_a_fix_names_the_address_that_the_finding_is_about() -> None:
     assert [address for address in addresses if any(f"from {address} lookup" in fix for fix in fixes)] == addresses[
         1::2
     ]
+
+
+@pytest.mark.parametrize(
+    ("vlan", "gateway", "verdicts"),
+    [(0, False, set()), (1, False, {"pass"}), (100, True, {"pass"}), (100, False, {"fail"})],
+    ids=["none", "the default", "another, and the gateway answers", "another"],
+)
+def test_a_routed_rail_is_in_the_default_vlan_unless_its_gateway_answers(
+    vlan: int, gateway: bool, verdicts: set[str]
+) -> None:
+    advertisement = Advertisement(PORT.leaf, "swp1", system_name=PORT.leaf, port_vlan=vlan)
+    view = change_probes(lldp=advertisement, gateway=gateway)(build_sound_view(NODE))
+    findings = [finding for finding in run_checks(view) if finding.id == "fabric-vlan-or-segment-wrong"]
+    assert {finding.verdict for finding in findings if finding.rail == PORT.rail} == verdicts
+
+
+def test_a_bridged_rail_may_be_in_any_vlan() -> None:
+    advertisement = Advertisement(PORT.leaf, "swp1", system_name=PORT.leaf, port_vlan=100)
+    view = change_probes(lldp=advertisement, gateway=False)(build_sound_view(NODE))
+    common = view.node.common._replace(scheme="shared-subnet")
+    bridged = replace(view, node=view.node._replace(common=common))
+    findings = [finding for finding in run_checks(bridged) if finding.id == "fabric-vlan-or-segment-wrong"]
+    assert {finding.verdict for finding in findings if finding.rail == PORT.rail} == set()

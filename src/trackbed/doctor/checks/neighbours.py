@@ -10,7 +10,9 @@ from trackbed.fabric.plan.plan import AddressPlan, PortPlan
 from trackbed.kernel.wire.lldp import Advertisement
 
 PVID = 1
-"""Default VLAN of a port (IEEE 802.1Q). Rails are untagged, so their leaf ports are in this VLAN."""
+"""Default VLAN of a port (IEEE 802.1Q), which a routed port of a leaf has, unless it has none."""
+_NO_VLAN = 0
+"""In LLDP, a port without VLAN (IEEE 802.1Q, annex D)."""
 
 
 def check(view: NodeView) -> Iterator[Finding]:
@@ -21,20 +23,25 @@ def check(view: NodeView) -> Iterator[Finding]:
         if results is None:
             continue
         if results.lldp is not None:
-            yield from check_cabling(view, port, results.lldp)
+            yield from check_cabling(view, port, results.lldp, answers=bool(results.gateway))
         if address is not None and results.gateway is not None:
             yield from check_gateway(view, restrict_to_address(port, address), address, answers=results.gateway)
 
 
-def check_cabling(view: NodeView, port: PortPlan, advertisement: Advertisement) -> Iterator[Finding]:
-    """Check that LLDP (IEEE 802.1AB) reports the planned leaf and port VLAN."""
+def check_cabling(view: NodeView, port: PortPlan, advertisement: Advertisement, *, answers: bool) -> Iterator[Finding]:
+    """Check that LLDP (IEEE 802.1AB) reports the planned leaf, and a VLAN in which the gateway can be.
+
+    A rail that is bridged may have any VLAN, and one whose gateway answers (`answers`) has the right one.
+    """
     leaf = advertisement.system_name or advertisement.chassis_id
     evidence = f"LLDP: {leaf} port {advertisement.port_id}, planned {port.leaf}"
     yield build_finding("fabric-port-on-wrong-leaf", view.node, port, ok=leaf == port.leaf, evidence=evidence)
     vlan = advertisement.port_vlan
-    if vlan is not None:
-        evidence = f"LLDP: port VLAN {vlan}, planned {PVID}"
-        yield build_finding("fabric-vlan-or-segment-wrong", view.node, port, ok=vlan == PVID, evidence=evidence)
+    is_routed = view.node.common.is_routed
+    if vlan not in {None, _NO_VLAN} and (is_routed or answers):
+        evidence = f"LLDP: port VLAN {vlan}" + (", planned 1" if is_routed else "")
+        ok = vlan == PVID or answers
+        yield build_finding("fabric-vlan-or-segment-wrong", view.node, port, ok=ok, evidence=evidence)
 
 
 def check_gateway(view: NodeView, port: PortPlan, address: AddressPlan, *, answers: bool) -> Iterator[Finding]:
