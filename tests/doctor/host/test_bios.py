@@ -65,7 +65,18 @@ FAULTS: list[tuple[str, str, Change]] = [
     (
         "bios-above-4g-off",
         "the kernel has no room",
-        append_log("pci_bus 0000:55: Some PCI device resources are unassigned, try booting with pci=realloc"),
+        combine(
+            replace_file("/proc/iomem", "00000000-00000000 : PCI Bus 0000:15\n"),
+            append_log(f"pci {GPU}: BAR 2 [mem size 0x2000000000 64bit pref]: failed to assign"),
+        ),
+    ),
+    (
+        "bios-above-4g-off",
+        "an older kernel has no room",
+        combine(
+            replace_file("/proc/iomem", "00000000-00000000 : PCI Bus 0000:15\n"),
+            append_log(f"pci {GPU}: BAR 2: failed to assign [mem size 0x2000000000 64bit pref]"),
+        ),
     ),
     (
         "bios-above-4g-off",
@@ -76,7 +87,7 @@ FAULTS: list[tuple[str, str, Change]] = [
     (
         "bios-slot-power-insufficient",
         "too few watts",
-        append_log(f"mlx5_core {NIC}: port_module:252: Detected insufficient power on the PCIe slot (25W)."),
+        append_log(f"mlx5_core {NIC}: port_module:252: Port module event: module 0, powered down due to insufficient"),
     ),
     ("bios-pcie-width-reduced", "half the lanes", replace_file(f"{PCI}/current_link_width", "8\n")),
     ("bios-pcie-speed-reduced", "one generation less", replace_file(f"{PCI}/current_link_speed", "16.0 GT/s PCIe\n")),
@@ -234,6 +245,24 @@ def test_a_check_says_nothing_where_it_has_no_meaning(fault_id: str, change: Cha
             "bios-lockdown-blocks-firmware-tools",
             replace_file("/sys/kernel/security/lockdown", LOCKED),
             id="locked, and nothing to set",
+        ),
+        pytest.param(
+            "bios-slot-power-insufficient",
+            append_log(f"mlx5_core {NIC}: mlx5_pcie_event:301: Detected insufficient power on the PCIe slot (27W)."),
+            id="few watts, and a link",
+        ),
+        pytest.param(
+            "bios-slot-power-insufficient",
+            append_log(
+                f"mlx5_core {NIC}: powered down due to insufficient\n"
+                f"[    9.0] mlx5_core {NIC}: mlx5_pcie_event:306: PCIe slot advertised sufficient power (75W).",
+            ),
+            id="too few watts, and enough later",
+        ),
+        pytest.param(
+            "bios-above-4g-off",
+            append_log("pci_bus 0000:55: Some PCI device resources are unassigned, try booting with pci=realloc"),
+            id="a bridge without I/O ports",
         ),
         pytest.param(
             "bios-above-4g-off",

@@ -47,6 +47,8 @@ SWITCHES = combine(
 )
 """NVSwitches of an HGX H100."""
 MANAGER = ("systemctl", "is-active", "nvidia-fabricmanager")
+COMM = "nv-fabricmanage\n"
+"""The name of its process as the kernel cuts it."""
 
 FAULTS: list[tuple[str, str, Change]] = [
     (
@@ -105,6 +107,11 @@ FAULTS: list[tuple[str, str, Change]] = [
         append_log(
             f"mlx5_core {NIC}: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0021 device={NIC} address=0xfd000000]"
         ),
+    ),
+    (
+        "driver-iommu-page-faults",
+        "AMD, of a known function",
+        append_log(f"mlx5_core {NIC}: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0021 address=0xfd000000]"),
     ),
     (
         "driver-iommu-page-faults",
@@ -188,6 +195,11 @@ def test_a_sound_server_passes_every_check() -> None:
     findings = list_findings(sound, "drivers")
     assert {finding.verdict for finding in findings} == {"pass"}
     assert len({finding.id for finding in findings}) == 10
+
+
+def test_a_fabric_manager_in_a_container_is_no_units_affair() -> None:
+    container = combine(SWITCHES, replace_output(MANAGER, "inactive\n", 3), replace_file("/proc/42/comm", COMM))
+    assert list_verdicts(container(build_metal()), "driver-fabric-manager-down") == {"pass"}
 
 
 def test_a_node_with_another_driver_version_than_its_peers_is_named() -> None:

@@ -31,7 +31,8 @@ _IOMMU_TABLES = {"DMAR", "IVRS"}
 """ACPI tables of VT-d and AMD-Vi, which a setting in the firmware setup removes; Arm's IORT is always present."""
 _WINDOW = re.compile(r"^([0-9a-f]+)-[0-9a-f]+ : PCI Bus ([0-9a-f]{4,}:[0-9a-f]{2})$", re.MULTILINE)
 _FOUR_GIB = 1 << 32
-_UNASSIGNED = "Some PCI device resources are unassigned"
+_UNASSIGNED = r"{pci}: BAR \d+(?: \[mem [^\]\n]{{1,80}}\])?: failed to assign"
+"""Message of pci_assign_resource for a memory BAR (drivers/pci/setup-res.c); the size stood behind it before 6.10."""
 
 
 def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:
@@ -91,12 +92,18 @@ def check_iommu_table(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 
 
 def check_high_windows(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Check that buses with GPUs have a memory window above 4 GiB, because a GPU's memory does not fit below it."""
+    """Check that buses with GPUs have a memory window above 4 GiB, because a GPU's memory does not fit below it.
+
+    Where the kernel hides its windows, a GPU or port without memory says so. That some resource of some device is
+    unassigned says nothing: a bridge's window of I/O ports often is.
+    """
     log, high = read_kernel_log(host), _find_high_buses(host)
     if log is None and high is None:
         yield build_finding("bios-above-4g-off", view.node, None, ok=None, evidence=describe_log_error(host))
         return
-    line = find_log_line(log or "", _UNASSIGNED)
+    functions = [*list_accelerators(host), *(pci for _, pci in iter_pci_functions(view, host))]
+    pattern = "|".join(_UNASSIGNED.format(pci=re.escape(pci)) for pci in functions)
+    line = find_log_line(log or "", pattern) if functions and high is None else ""
     low = sorted({find_root_bus(host, gpu) for gpu in list_accelerators(host)} - high) if high is not None else []
     problems = [line] if line else []
     problems += [f"no window above 4 GiB on bus {bus}, which has GPUs" for bus in low]

@@ -25,9 +25,11 @@ READS = Wanted(files=(f"{DEVICES}/{{pci}}/sriov_numvfs",))
 _ANY_BLOCKED = r"(?:DMAR: \[|AMD-Vi: Event logged)"
 _BLOCKED = (
     r"(?:DMAR: \[[^\]\n]{{0,200}} NO_PASID\] Request device \[{address}\]|"
-    r"AMD-Vi: Event logged \[IO_PAGE_FAULT .*device=\S*{address})"
+    r"AMD-Vi: Event logged \[IO_PAGE_FAULT .*device=\S*{address}|"
+    r"[0-9a-f]{{4,8}}:{address}: AMD-Vi: Event logged \[IO_PAGE_FAULT )"
 )
-"""Messages of drivers/iommu/intel/dmar.c and amd/iommu.c; the first has no PCI domain in its address."""
+"""Messages of drivers/iommu/intel/dmar.c and amd/iommu.c; the first has no PCI domain in its address. The address of a
+function that it knows, amd_iommu_report_page_fault says first."""
 
 
 def check_host(view: NodeView, host: Snapshot) -> Iterator[Finding]:

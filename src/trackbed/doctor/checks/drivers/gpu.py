@@ -18,6 +18,8 @@ DRIVER_VERSION = "/proc/driver/nvidia/version"
 MODULE_VERSION = "/sys/module/nvidia/version"
 RELEASE = "/proc/sys/kernel/osrelease"
 FABRIC_MANAGER_STATE = ("systemctl", "is-active", "nvidia-fabricmanager")
+_FABRIC_MANAGER_COMM = "nv-fabricmanage"
+"""Name of its process, 15 bytes of it (proc_pid_comm(5)); in GPU Operator's driver container, the host has no unit."""
 _PEERMEM = (
     "/sys/module/nvidia_peermem/version",
     "/sys/kernel/mm/memory_peers/nv_mem/version",
@@ -80,7 +82,7 @@ def check_library(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 
 
 def check_fabric_manager(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Check that nvidia-fabricmanager runs on a host with NVSwitches."""
+    """Check that nvidia-fabricmanager runs on a host with NVSwitches, as a unit or in a container."""
     switches = [
         pci
         for pci in host.folders.get(DEVICES, ())
@@ -91,7 +93,11 @@ def check_fabric_manager(view: NodeView, host: Snapshot) -> Iterator[Finding]:
         return
     outcome = host.get_outcome(*FABRIC_MANAGER_STATE)
     state = outcome.output.strip() if isinstance(outcome, ProgramResult) else None
-    ok = None if state is None else state == "active"
     evidence = f"{len(switches)} NVSwitches; "
+    if any((host.read_text(path) or "").strip() == _FABRIC_MANAGER_COMM for path in host.glob("/proc/[0-9]*/comm")):
+        evidence += f"{_FABRIC_MANAGER_COMM} runs"
+        yield build_finding("driver-fabric-manager-down", view.node, None, ok=True, evidence=evidence)
+        return
+    ok = None if state is None else state == "active"
     evidence += f"nvidia-fabricmanager is {state}" if state else "the state of nvidia-fabricmanager needs systemctl"
     yield build_finding("driver-fabric-manager-down", view.node, None, ok=ok, evidence=evidence)
