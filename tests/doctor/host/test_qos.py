@@ -140,6 +140,7 @@ FAULTS: dict[str, tuple[str, Callable[[NodeView], NodeView]]] = {
     "rdma_cm's class": ("qos-rdma-cm-tos-wrong", change_file(f"{CM}/default_roce_tos", "0\n")),
     "rdma_cm's mode": ("qos-rdma-cm-roce-v1", change_file(f"{CM}/default_roce_mode", "IB/RoCE v1\n")),
     "firmware negotiates": ("qos-dcbx-firmware-managed", change_dcb(dcbx=DCB_CAP_DCBX_LLD_MANAGED)),
+    "ConnectX's firmware negotiates": ("qos-dcbx-firmware-managed", change_dcb(dcbx=0x0C)),
     "nothing at boot": ("qos-not-persistent", change_file(WANTED, None)),
     "a class is shared": ("qos-ets-shares-traffic-class", change_classes(3, 0, 2, 3, 4, 5, 6, 7)),
     "packets were dropped": ("qos-lossless-drops", change_output("-S", STATISTICS.format(drops=9000, storms=0))),

@@ -8,7 +8,7 @@ from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.plan.plan import PortPlan, QosPlan
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
-from trackbed.kernel.netlink.dcb import DCB_CAP_DCBX_LLD_MANAGED, IEEE_8021QAZ_APP_SEL_DSCP, Dcb, group_dscp_priorities
+from trackbed.kernel.netlink.dcb import IEEE_8021QAZ_APP_SEL_DSCP, Dcb, group_dscp_priorities
 
 _TRUST = "/sys/class/net/{netdev}/qos/trust"
 _PAUSE = ("ethtool", "-a", "{netdev}")
@@ -106,7 +106,7 @@ def check_dcbx(view: NodeView, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
     """Check that DCBX cannot override the settings: it is not left to the firmware, and the port is not willing."""
     if dcb.dcbx is None and dcb.ets is None:
         return
-    by_firmware = bool((dcb.dcbx or 0) & DCB_CAP_DCBX_LLD_MANAGED)
+    by_firmware = dcb.is_negotiated_by_firmware
     is_willing = dcb.ets is not None and dcb.ets.willing
     reasons = ["the device negotiates by itself"] * by_firmware + ["the port is willing"] * is_willing
     yield build_finding("qos-dcbx-firmware-managed", view.node, port, ok=not reasons, evidence=", ".join(reasons))

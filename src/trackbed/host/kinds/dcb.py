@@ -63,18 +63,13 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
     have, wanted, messages = outcome
     if not messages:
         return None
-    if _is_negotiated(bridge):
+    if bridge.is_negotiated_by_firmware:
         if driver not in _DCBX_DRIVERS:
             advice = _DCBX_ADVICE.get(driver, _OTHER_DCBX_ADVICE).format(netdev=want.netdev, name=name)
             why = f"the firmware of {want.netdev} negotiates DCB; {advice}"
             return build_manual_change(setting, subject, have, wanted, why)
         messages = (dcb.build_set_dcbx(name, _HOST_NEGOTIATES), *messages)
     return build_change(setting, subject, have, wanted, (DcbSet(messages),))
-
-
-def _is_negotiated(bridge: Dcb) -> bool:
-    """Return whether the firmware negotiates with the neighbour."""
-    return bool(bridge.dcbx) and not (bridge.dcbx or 0) & dcb.DCB_CAP_DCBX_HOST
 
 
 def read_undo_data(view: View) -> UndoData:
@@ -113,7 +108,7 @@ def _iter_restore_messages(name: str, old_dcb: Dcb, present_dcb: Dcb, dscps: tup
         yield dcb.build_set_pfc(name, old_dcb.pfc)
     if old_dcb.ets and present_dcb.ets and old_dcb.ets != present_dcb.ets:
         yield dcb.build_set_ets(name, old_dcb.ets)
-    if _is_negotiated(old_dcb) and not _is_negotiated(present_dcb):
+    if old_dcb.is_negotiated_by_firmware and not present_dcb.is_negotiated_by_firmware:
         yield dcb.build_set_dcbx(name, _FIRMWARE_NEGOTIATES)
 
 

@@ -106,6 +106,11 @@ class Dcb:
     body: bytes = field(default=b"", compare=False, repr=False)
     """The reply that `parse_dcb` read."""
 
+    @property
+    def is_negotiated_by_firmware(self) -> bool:
+        """Whether the firmware negotiates with the neighbour: mlx5 then lacks HOST, others have LLD_MANAGED."""
+        return bool(self.dcbx) and not (self.dcbx or 0) & DCB_CAP_DCBX_HOST
+
 
 def build_dscp_app(codepoint: int, priority: int) -> App:
     """Return the APP entry that maps a DSCP (0 to 63) to a priority."""
