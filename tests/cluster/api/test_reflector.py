@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -66,7 +66,7 @@ def watched(live: Client, path: str, act: Callable[[Kept], Awaitable[None]], **o
     return asyncio.run(run())
 
 
-def one(name: str, version: int, kind: str = "ADDED", **annotations: str) -> bytes:
+def one(name: str, version: int | str, kind: str = "ADDED", **annotations: str) -> bytes:
     metadata = {"name": name, "resourceVersion": str(version), "annotations": annotations}
     return msgspec.json.encode({"type": kind, "object": {"metadata": metadata}})
 
@@ -74,9 +74,10 @@ def one(name: str, version: int, kind: str = "ADDED", **annotations: str) -> byt
 class Scripted(Client):
     """A server that lists and streams as it is told: for what no real one does when it is asked."""
 
-    def __init__(self, *script: list[str] | list[bytes] | KubeError) -> None:
+    def __init__(self, *script: Sequence[str | bytes | KubeError] | KubeError) -> None:
         self.script = list(script)
         self.versions: list[str] = []
+        self.list_count = 0
 
     async def __aexit__(self, *_: object) -> None:
         return
@@ -86,6 +87,7 @@ class Scripted(Client):
     ) -> AsyncIterator[Any]:
         """The next list of names."""
         del path, params, accept
+        self.list_count += 1
         names = self._next()
         items = [{"metadata": {"name": name, "resourceVersion": "5"}} for name in names]
         listing = {"metadata": {"resourceVersion": "10"}, "items": items}
@@ -96,6 +98,8 @@ class Scripted(Client):
         del path
         self.versions.append(params["resourceVersion"])
         for line in self._next():
+            if isinstance(line, KubeError):
+                raise line
             yield line
         if not self.script:
             await asyncio.Event().wait()  # nothing more happens
@@ -128,6 +132,47 @@ def test_a_stream_that_breaks_goes_on_where_it_was() -> None:
     live = Scripted(["a"], [one("b", 12)], UnreachableError("cut"), [one("c", 13), one("a", 14, "DELETED")])
     watched(live, "x", lambda kept: kept.until({"b", "c"}))
     assert live.versions[:3] == ["10", "12", "12"]
+
+
+CUT = UnreachableError("cut")
+
+
+@pytest.mark.parametrize("kind", ["ADDED", "DELETED", "BOOKMARK"])
+def test_a_stream_that_breaks_after_an_event_goes_on_behind_it(kind: str) -> None:
+    live = Scripted(["a"], [one("b", 40, kind), CUT], CUT, [one("c", 41), one("b", 42)])
+    watched(live, "x", lambda kept: kept.until({"a", "b", "c"}))
+    assert live.versions[:3] == ["10", "40", "40"]
+
+
+def test_streams_that_break_after_an_event_lead_to_no_list() -> None:
+    streams: list[list[bytes | KubeError]] = [[one("b", version), CUT] for version in range(11, 31)]
+    live = Scripted(["a"], *streams, [one("c", 31)])
+    assert watched(live, "x", lambda kept: kept.until({"a", "b", "c"})) == []
+    assert live.list_count == 1
+
+
+@pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
+@pytest.mark.parametrize("annotation", ["new", 7], ids=["readable", "unreadable"])
+def test_an_event_that_is_older_than_its_object_is_ignored(kind: str, annotation: Any) -> None:
+    async def act(kept: Kept) -> None:
+        await kept.until({"a", "b"} if annotation == "new" else {"b"})
+        versions = {name: item.metadata.resource_version for name, item in kept.reflector.objects.items()}
+        versions |= {name: item.metadata.resource_version for name, item in kept.reflector.unreadable.items()}
+        assert versions == {"a": "12", "b": "13"}
+
+    events = [one("a", 11, "DELETED"), one("a", 12, note=annotation), one("a", 11, kind), one("b", 13)]
+    watched(Scripted(["a"], events), "x", act)
+
+
+def test_versions_that_are_no_numbers_are_applied_as_they_come() -> None:
+    async def act(kept: Kept) -> None:
+        await kept.until({"a", "b"})
+        kept.reflector.record_write({"metadata": {"name": "written", "resourceVersion": "y"}})
+        assert kept.reflector.objects["a"].metadata.resource_version == "x1"
+
+    live = Scripted(["a"], [one("a", "x2", "MODIFIED"), one("a", "x1", "MODIFIED"), CUT], [one("b", "x3")])
+    watched(live, "x", act)
+    assert live.versions[:2] == ["10", "x1"]
 
 
 def test_a_bookmark_moves_the_version_on() -> None:

@@ -11,7 +11,8 @@
                         list again (with back-off)
 
 `_read_stream` reads one stream, `_watch_objects` reopens it when it ends, `run` relists when the version has expired.
-The relist removes objects that were deleted while the stream was down.
+The relist removes objects that were deleted while the stream was down. An event that is older than the kept object is
+a replay, and is ignored: the deletion of an object's predecessor must not remove the object.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ import msgspec
 
 from trackbed.cluster.api.client import Client, ListMetadata, ObjectPage
 from trackbed.cluster.api.errors import ApiRefusedError, KubeError
-from trackbed.cluster.api.metadata import ObjectMetadata, PartialObject
+from trackbed.cluster.api.metadata import ObjectMetadata, PartialObject, is_older
 from trackbed.cluster.api.metrics import UNREADABLE_OBJECTS, WATCH_LAST_CONTACT
 from trackbed.cluster.api.response import Object, convert_object, decode_json
 
@@ -35,7 +36,7 @@ WATCH_SECONDS = 240
 MAX_BACKOFF_SECONDS = 30.0
 """Longest pause between two attempts."""
 _MAX_BROKEN_STREAMS = 5
-"""Consecutive broken streams before all objects are listed again."""
+"""Consecutive streams that broke before their first event, before all objects are listed again."""
 
 _log = logging.getLogger(__name__)
 _MAX_BUSY_ANSWERS = 8
@@ -107,15 +108,18 @@ class Reflector(Generic[_Model]):
         self._client, self._path, self._model, self._on_change = client, path, model, on_change
         self._selection = {"fieldSelector": f"metadata.name={name}"} if name else {}
         self._selection |= {"labelSelector": labels} if labels else {}
-        self._version = 0
-        self._optional, self._forbidden, self._failures = optional, False, 0
+        self._version = "0"
+        """Version of the last list, event or bookmark, from which a watch continues."""
+        self._optional, self._forbidden = optional, False
+        self._failures = self._broken_streams = 0
         self._kind = _format_kind(path) if optional else path.rpartition("/")[2]
 
     async def run(self, report: Callable[[str], None]) -> None:
         """Keep `objects` up to date until cancelled; failures are reported, and retried with back-off."""
         while True:
             try:
-                await self._watch_objects(await self._list_objects())
+                await self._list_objects()
+                await self._watch_objects()
             except KubeError as error:
                 status = error.status if isinstance(error, ApiRefusedError) else 0
                 if status == HTTPStatus.NOT_FOUND:
@@ -160,11 +164,12 @@ class Reflector(Generic[_Model]):
         Raises KubeError if `body` is not an object of the kind.
         """
         item = convert_object(body, self._model, self._path)
-        if int(item.metadata.resource_version) > self._version:
-            self._put_object(item)
+        version, kept = item.metadata.resource_version, self.objects.get(item.metadata.key)
+        if is_older(self._version, version) and (kept is None or is_older(kept.metadata.resource_version, version)):
+            self.objects[item.metadata.key] = item
 
-    async def _list_objects(self) -> str:
-        """Replace `objects` by a list of the collection; return its version. Raises KubeError."""
+    async def _list_objects(self) -> None:
+        """Replace `objects` by a list of the collection. Raises KubeError."""
         objects: dict[str, _Model] = {}
         unreadable: dict[str, UnreadableObject] = {}
         version = ""
@@ -178,67 +183,78 @@ class Reflector(Generic[_Model]):
             version = page.metadata.resource_version
         self.objects, self.unreadable = objects, unreadable
         UNREADABLE_OBJECTS.labels(self._kind).set(len(unreadable))
-        self._version = int(version)
+        self._version = version
         self._record_contact()
         self.synced.set()
         self._on_change()
-        return version
 
-    async def _watch_objects(self, resource_version: str) -> None:
-        """Watch from a version, and reopen streams that end or break; return once the version has expired (410).
+    async def _watch_objects(self) -> None:
+        """Watch from the last version, and reopen streams that end or break; return once it has expired (410).
 
         Raises KubeError after too many broken streams.
         """
-        failures = 0
+        self._broken_streams = 0
         while True:
             try:
-                resource_version = await self._read_stream(resource_version)
-                failures = self._failures = 0
-                self._forbidden = False
+                await self._read_stream()
+                self._forget_failures()
             except ApiRefusedError as error:
                 if error.status != HTTPStatus.GONE:
                     raise
                 return
             except KubeError:
-                failures += 1
-                if failures > _MAX_BROKEN_STREAMS:
+                self._broken_streams += 1
+                if self._broken_streams > _MAX_BROKEN_STREAMS:
                     raise
-                await asyncio.sleep(compute_backoff(failures))
+                await asyncio.sleep(compute_backoff(self._broken_streams))
 
-    async def _read_stream(self, resource_version: str) -> str:
-        """Apply the events of one stream until it ends; return the version to continue from. Raises KubeError."""
+    async def _read_stream(self) -> None:
+        """Apply the events of one stream until it ends. Raises KubeError if it breaks.
+
+        The version moves on with each event, so that a stream that breaks is continued and not repeated.
+        """
         seconds = WATCH_SECONDS + random.randrange(WATCH_SECONDS // 4)  # noqa: S311 - no secret
-        params = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": resource_version}
+        params = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": self._version}
         params |= {"timeoutSeconds": str(seconds), **self._selection}
         async with aclosing(self._client.iter_lines(self._path, params)) as lines:
             async for line in lines:
-                resource_version = self._handle_event(decode_json(line, _Event, self._path)) or resource_version
-        return resource_version
+                version = self._handle_event(decode_json(line, _Event, self._path))
+                if version and not is_older(version, self._version):
+                    self._version = version
+                self._forget_failures()
+
+    def _forget_failures(self) -> None:
+        self._failures = self._broken_streams = 0
+        self._forbidden = False
 
     def _handle_event(self, event: _Event) -> str:
-        """Apply an event to `objects`; return its version. Raises ApiRefusedError for an ERROR event."""
+        """Apply an event to the kept objects; return its version. Raises KubeError, also for an ERROR event."""
         if event.type == "ERROR":
             status = decode_json(event.object, _Status, self._path)
             reason = "Expired" if status.code == HTTPStatus.GONE else "Error"
             raise ApiRefusedError(status.code, reason, status.message, self._path)
         self._record_contact()
-        self._failures = 0
         if event.type == "BOOKMARK":
             return decode_json(event.object, _Bookmark, self._path).metadata.resource_version
         item = self._decode_object(event.object)
+        kept = self.objects.get(item.metadata.key) or self.unreadable.get(item.metadata.key)
+        if kept is None or not is_older(item.metadata.resource_version, kept.metadata.resource_version):
+            self._replace_object(item, is_deleted=event.type == "DELETED")
+        return item.metadata.resource_version
+
+    def _replace_object(self, item: _Model | UnreadableObject, *, is_deleted: bool) -> None:
+        """Keep `item` in place of the object with its key, or nothing if that is deleted."""
         key = item.metadata.key
-        self._version = max(self._version, int(item.metadata.resource_version))
-        self.unreadable.pop(key, None)
-        if event.type == "DELETED":
+        if is_deleted or isinstance(item, UnreadableObject):
             self.objects.pop(key, None)
-        elif isinstance(item, UnreadableObject):
-            self.objects.pop(key, None)
+        else:
+            self.objects[key] = item
+        if isinstance(item, UnreadableObject) and not is_deleted:
             self.unreadable[key] = item
         else:
-            self._put_object(item)
+            self.unreadable.pop(key, None)
         UNREADABLE_OBJECTS.labels(self._kind).set(len(self.unreadable))
         self._on_change()
-        return item.metadata.resource_version
 
     def _decode_object(self, raw: msgspec.Raw) -> _Model | UnreadableObject:
         """Decode an object; one that the model cannot hold ends neither list nor stream.
@@ -251,11 +267,6 @@ class Reflector(Generic[_Model]):
             metadata = decode_json(raw, PartialObject, self._path).metadata
             _log.warning("%s %s is passed over: %s", self._kind, metadata.key, error)
             return UnreadableObject(metadata, str(error))
-
-    def _put_object(self, item: _Model) -> None:
-        current = self.objects.get(item.metadata.key)
-        if current is None or int(current.metadata.resource_version) < int(item.metadata.resource_version):
-            self.objects[item.metadata.key] = item
 
 
 def _format_kind(path: str) -> str:

@@ -14,8 +14,10 @@ from typing import Any
 
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.concurrency import run_each
-from trackbed.cluster.api.errors import KubeError
+from trackbed.cluster.api.errors import ApiRefusedError, KubeError
 from trackbed.cluster.api.lease import LEASE_SECONDS, Election
+from trackbed.cluster.api.metadata import PartialObject
+from trackbed.cluster.api.paths import join_path
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.controller import metrics
 from trackbed.cluster.controller.act import remove_orphan
@@ -161,7 +163,8 @@ class Controller:
     async def _delete_orphans(self) -> float:
         """Release the nodes of deleted Fabrics and delete their RailNodes; return the seconds until the next pass.
 
-        Locks are kept, so a Fabric that is created again assigns the same slots.
+        Locks are kept, so a Fabric that is created again assigns the same slots. Each Fabric is read from the server
+        before, since a watch may lag behind, and the RailNodes of an existing Fabric must not be deleted.
         """
         in_maintenance, nodes = self._maintenance.describe_nodes(), self._nodes.objects
         fabrics = self._fabrics.objects.keys() | self._fabrics.unreadable.keys()
@@ -171,16 +174,19 @@ class Controller:
             if name not in in_maintenance and railnode.spec.fabric not in fabrics
         ]
         try:
+            missing = {railnode.spec.fabric for railnode in orphans}
+            deleted = {fabric for fabric in missing if not await _exists(self._client, fabric)}
             await run_each(
                 [
                     partial(remove_orphan, self._client, self._nodes, railnode, nodes.get(railnode.metadata.name))
                     for railnode in orphans
+                    if railnode.spec.fabric in deleted
                 ]
             )
         except KubeError as error:
             self._log(f"nodes of no Fabric: {error}")
             return RETRY_SECONDS
-        return IDLE_SECONDS
+        return IDLE_SECONDS if deleted == missing else RETRY_SECONDS
 
     def _iter_comparison_inputs(self) -> Iterator[ComparisonInput]:
         for name, fabric in sorted(self._fabrics.objects.items()):
@@ -190,6 +196,15 @@ class Controller:
 
     def _build_reconciler(self, name: str) -> FabricReconciler:
         return FabricReconciler(self._client, self._railnodes, self._nodes, self._namespace, name)
+
+
+async def _exists(client: Client, fabric: str) -> bool:
+    """Return whether the server has a Fabric. Raises KubeError."""
+    try:
+        path = join_path(FABRICS, fabric)
+    except ApiRefusedError:  # no object can have such a name
+        return False
+    return await client.find(path, PartialObject) is not None
 
 
 def _drop_foreign_fields(fabric: FabricObject) -> FabricObject:
