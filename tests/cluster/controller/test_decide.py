@@ -74,6 +74,9 @@ WANTED = PlanSlice(0, 0, "new")
         (WANTED, rail(prepared="AsPlanned"), node(), START, Stage.SOUND, ""),
         (WANTED, rail(prepared="AsPlanned"), node(begun=True), START, Stage.FINISHING, ""),
         (WANTED, rail(prepared="AsPlanned", mayChange=True), node(), START, Stage.FINISHING, ""),
+        (WANTED, rail(prepared="AsPlanned"), node(CORDONED, cordoned=True), START, Stage.FINISHING, ""),
+        (WANTED, rail(prepared="AsPlanned"), node(CORDONED), START, Stage.FINISHING, ""),
+        (WANTED, rail(prepared="AsPlanned"), node(cordoned=True), START, Stage.SOUND, ""),
         (WANTED, rail(prepared="AsPlanned", observedHash="old"), node(), START, Stage.CHECKING, ""),
         (WANTED, rail(), node(), START, Stage.WAITING, "m"),
         (WANTED, rail(prepared="DoesNotFit"), node(), START, Stage.HELD,
@@ -83,6 +86,8 @@ WANTED = PlanSlice(0, 0, "new")
         (WANTED, rail(), node(PAUSED), START, Stage.HELD, "somebody has paused it; m"),
         (WANTED, rail(annotations={PAUSED: ""}), node(), START, Stage.HELD, "somebody has paused it; m"),
         (WANTED, rail(), node(begun=True), START, Stage.DRAINING, ""),
+        (WANTED, rail(), node(CORDONED, cordoned=True), START, Stage.DRAINING, ""),
+        (WANTED, rail(), node(CORDONED), START, Stage.WAITING, "m"),
         (WANTED, rail(), node(f"{PREPARING_SINCE}={STAMP}", begun=True), START + HOUR,
          Stage.FAILED, "pods did not leave within 60 minutes (rollout.drainMinutes); see to them"),
         (WANTED, rail(annotations={RETRY: ""}), node(f"{PREPARING_SINCE}={STAMP}", begun=True), START + HOUR,
@@ -105,6 +110,7 @@ WANTED = PlanSlice(0, 0, "new")
          Stage.FAILED, "it asks for another reboot after 2 (rollout.reboots): m; mend it"),
         (None, rail(), node(), START, Stage.LEAVING, ""),
         (None, rail(leftAt=STAMP), node(begun=True), START, Stage.LEAVING, ""),
+        (None, rail(leftAt=STAMP), node(CORDONED, cordoned=True), START, Stage.LEAVING, ""),
         (None, rail(leftAt=STAMP), node(), START, Stage.LEFT, "its addresses are kept for it until 2 h after"),
         (None, rail(leftAt=STAMP), None, START + 3 * HOUR, Stage.GONE, ""),
     ],
@@ -231,6 +237,12 @@ def test_a_taint_that_somebody_took_away_comes_back() -> None:
     assert decide([snapshot], RULES, START).moves == (("guard", "n0"),)
 
 
+def test_a_taint_that_somebody_took_away_during_the_drain_comes_back_although_no_other_node_may_begin() -> None:
+    snapshot = NodeSnapshot("n0", WANTED, rail(), node(CORDONED, cordoned=True))
+    decision = decide([snapshot], replace_rules(max_unavailable=1), START)
+    assert (decision.moves, decision.halt_reason) == ((("guard", "n0"),), "")
+
+
 @dataclass(slots=True)
 class Simulated:
     """A node, its host and its pods, all of whose states change by themselves or by a move."""
@@ -251,6 +263,7 @@ class Simulated:
     observed: str = ""
     applied: str = "old"
     begun: bool = False
+    cordoned: bool = False
     may_change: bool = False
     may_reboot: str = ""
     reboots: int = 0
@@ -276,7 +289,9 @@ class Simulated:
         status = {"observedHash": self.observed, "boot": f"b{self.boot}", "needsReboot": needs}
         made = rail(prepared=reason, **spec, **rail_spec, **status) if self.exists else None
         held = OTHERS if self.others else ""
-        return NodeSnapshot(self.name, self.piece, made, node(begun=self.begun, ready=self.ready), maintenance=held)
+        marks = [CORDONED] if self.cordoned else []
+        kept = node(*marks, begun=self.begun, ready=self.ready, cordoned=self.cordoned)
+        return NodeSnapshot(self.name, self.piece, made, kept, maintenance=held)
 
     def agent(self) -> None:
         """What the node's agent does when it gets round to it."""
@@ -303,8 +318,9 @@ class Simulated:
         elif verb == "permit":
             self.may_repair = not self.may_repair
         elif verb in {"begin", "guard"}:
-            self.begun = True
+            self.begun = self.cordoned = True
         elif verb == "drain":
+            assert self.begun, "drained without its taint"
             assert not self.others, "changed below the hands of others"
             self.pods = max(0, self.pods - 1)
             self.may_change = not self.pods
@@ -314,12 +330,13 @@ class Simulated:
             self.may_reboot, self.reboots = f"b{self.boot}", self.reboots + 1
         else:
             assert verb == "finish"
-            self.begun, self.may_change, self.may_reboot, self.reboots = False, False, "", 0
+            self.begun = self.cordoned = self.may_change = False
+            self.may_reboot, self.reboots = "", 0
             self.changed = rules.generation
 
 
 def unavailable(nodes: list[Simulated]) -> int:
-    return sum(node.begun or not node.ready or node.others for node in nodes)
+    return sum(node.begun or node.cordoned or not node.ready or node.others for node in nodes)
 
 
 @given(st.data())
@@ -341,13 +358,15 @@ def test_whatever_happens_no_more_than_allowed_are_begun_and_all_come_to_their_e
     rules = replace_rules(max_unavailable=most, canary=draw(st.integers(0, 2)), firmware=wave)
     for _ in range(draw(st.integers(0, 60))):
         chosen = nodes[draw(st.integers(0, count - 1))]
-        event = data.draw(st.sampled_from(["agent", "controller", "controller", "ready", "others", "part"]))
+        event = data.draw(st.sampled_from(["agent", "controller", "controller", "ready", "others", "part", "untaint"]))
         if event == "agent":
             chosen.agent()
         elif event == "ready":
             chosen.ready = not chosen.ready
         elif event == "others":
             chosen.others = not chosen.others
+        elif event == "untaint":
+            chosen.begun = chosen.begun and chosen.may_change  # the agent of this node would not wait for the guard
         else:
             turn(nodes, rules, only=chosen.name if event == "part" else None)
     for member in nodes:
@@ -357,7 +376,7 @@ def test_whatever_happens_no_more_than_allowed_are_begun_and_all_come_to_their_e
         for member in nodes:
             member.agent()
     assert [node.applied for node in nodes] == ["p1"] * count
-    assert not any(node.begun or node.may_change for node in nodes)
+    assert not any(node.begun or node.cordoned or node.may_change for node in nodes)
     assert all(node.changes == ["p1"] for node in nodes), "once each"
     assert all(node.boot == 1 + node.needs_reboot for node in nodes)
 

@@ -20,7 +20,7 @@ from tests.waiting import wait_for
 from trackbed.cluster.api import client as kube
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.controller import fabric_reconciler, slices
-from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES
+from trackbed.cluster.controller.objects import CORDONED, FABRICS, NODES, RAILNODES
 from trackbed.cluster.controller.run import Controller
 from trackbed.cluster.resources.railnode import RETRY, TAINT
 from trackbed.fabric.model.fabric import Fabric
@@ -410,6 +410,45 @@ def test_a_generation_that_was_rolled_back_is_good_only_once_it_was_carried_out(
         await here.until(lambda s: s.get("goodGeneration") == 3)
         await here.mark(rollback="3")
         await here.until(lambda _: here.agents.hosts[only].applied == second)
+
+    scene(kubeconfig, act)
+
+
+def test_a_rollback_of_a_fabric_that_was_created_again_carries_out_nothing_of_the_deleted_one(kubeconfig: str) -> None:
+    async def act(here: Ground) -> None:
+        (only,) = here.nodes(1)
+        await here.node(only)
+        await here.fabric(only)
+        await here.complete()
+        await here.live.delete(f"{FABRICS}/{here.name}")
+        await here.gone(only)
+        await here.fabric(only, mtu=8000)
+        await here.complete()
+        good = here.agents.hosts[only].applied
+        await here.fabric(only, mtu=8500)
+        await here.until(lambda s: s.get("goodGeneration") == 2)
+        before = here.agents.hosts[only].changes
+        await here.mark(rollback="2")
+        await here.until(lambda _: here.agents.hosts[only].changes > before)
+        assert here.agents.hosts[only].applied == good
+
+    scene(kubeconfig, act)
+
+
+def test_a_cordon_whose_taint_somebody_took_away_ends_with_the_preparation(kubeconfig: str) -> None:
+    async def act(here: Ground) -> None:
+        (only,) = here.nodes(1)
+        await here.node(only)
+        await here.fabric(only)
+        await here.complete()
+        cordon = {"metadata": {"annotations": {CORDONED: ""}}, "spec": {"unschedulable": True}}
+        await here.live.merge(f"{NODES}/{only}", cordon)
+
+        async def is_released() -> bool:
+            node = await here.live.get(f"{NODES}/{only}", dict[str, Any])
+            return "unschedulable" not in node["spec"] and CORDONED not in node["metadata"].get("annotations", {})
+
+        await wait_for(is_released, lambda: f"the node takes pods again; {here.messages}")
 
     scene(kubeconfig, act)
 

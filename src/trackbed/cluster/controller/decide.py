@@ -90,16 +90,7 @@ class Decision(msgspec.Struct, frozen=True):
 def decide(nodes: Iterable[NodeSnapshot], rules: RolloutRules, now: datetime) -> Decision:
     """Return the next moves for the nodes of a Fabric, and the state of its roll-out."""
     staged = tuple(StagedNode(snapshot, *find_stage(snapshot, rules, now)) for snapshot in nodes)
-    moves: list[NodeMove] = []
-    for node in staged:
-        if node.stage in _VERB_BY_STAGE:
-            moves.append(NodeMove(_VERB_BY_STAGE[node.stage], node.snapshot.name))
-        elif _may_be_drained_by_now(node):
-            moves.append(NodeMove("drain", node.snapshot.name))
-        elif _lacks_taint(node):
-            moves.append(NodeMove("guard", node.snapshot.name))
-        elif _has_wrong_permission(node, rules):
-            moves.append(NodeMove("permit", node.snapshot.name))
+    moves = [NodeMove(verb, node.snapshot.name) for node in staged if (verb := _choose_verb(node, rules))]
     counts = Counter(node.stage for node in staged if node.snapshot.plan_slice is not None)
     queue = _build_queue(staged)
     capacity = _compute_capacity(staged, rules, firmware=queue.is_firmware_wave) if queue.waiting else _Capacity(0)
@@ -107,6 +98,19 @@ def decide(nodes: Iterable[NodeSnapshot], rules: RolloutRules, now: datetime) ->
     paused = bool(capacity.halt_reason) and (rules.paused or (queue.is_firmware_wave and rules.firmware.paused))
     wave_progress = _describe_wave(staged, queue, rules)
     return Decision(tuple(moves), staged, counts, capacity.halt_reason, paused, wave_progress)
+
+
+def _choose_verb(node: StagedNode, rules: RolloutRules) -> Verb | None:
+    """Return the move that depends on no other node; None if there is none."""
+    if node.stage is Stage.DRAINING and _lacks_taint(node):
+        return "guard"
+    if node.stage in _VERB_BY_STAGE:
+        return _VERB_BY_STAGE[node.stage]
+    if _may_be_drained_by_now(node):
+        return "drain"
+    if _lacks_taint(node):
+        return "guard"
+    return "permit" if _has_wrong_permission(node, rules) else None
 
 
 def _may_be_drained_by_now(node: StagedNode) -> bool:
@@ -184,11 +188,11 @@ def _is_changed(node: StagedNode, rules: RolloutRules, *, firmware: bool) -> boo
 
 
 def _lacks_taint(node: StagedNode) -> bool:
-    """Return whether a node that is being changed has lost its taint."""
+    """Return whether a node that is being drained or changed has lost its taint."""
     railnode, kubernetes_node = node.snapshot.railnode, node.snapshot.node
     if railnode is None or kubernetes_node is None or kubernetes_node.tainted:
         return False
-    return railnode.spec.may_change and node.stage in IN_PROGRESS
+    return node.stage is Stage.DRAINING or (railnode.spec.may_change and node.stage in IN_PROGRESS)
 
 
 def _has_wrong_permission(node: StagedNode, rules: RolloutRules) -> bool:

@@ -113,7 +113,7 @@ class FabricReconciler:
         """Return the Fabric; if it is rolled back, with the spec of the last good generation."""
         if not fabric.rolled_back:
             return fabric
-        spec = await self._revisions.read_spec_before(fabric.metadata.generation)
+        spec = await self._revisions.read_spec_before(fabric)
         return fabric if spec is None else msgspec.structs.replace(fabric, spec=spec)
 
     async def _save_lock(self, lock: Mapping[str, int]) -> None:

@@ -49,6 +49,12 @@ class ControlledMetadata(ObjectMetadata, frozen=True, rename="camel"):
     annotations: _ControlAnnotations = _ControlAnnotations()
 
 
+class _FabricMetadata(ControlledMetadata, frozen=True, rename="camel"):
+    """Metadata of a Fabric, with the time of its creation (RFC 3339), which has whole seconds and ends with Z."""
+
+    creation_timestamp: str = ""
+
+
 class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A taint of a Node with all its fields, since taints are written back."""
 
@@ -113,6 +119,19 @@ class NodeObject(msgspec.Struct, frozen=True):
         return any(taint.key == TAINT for taint in self.spec.taints)
 
     @property
+    def marked(self) -> bool:
+        """Whether the node has our taint or the mark of our cordon, which a release removes together.
+
+        The taint alone is gone if another program or an operator removed it.
+        """
+        return self.tainted or self.metadata.annotations.cordoned is not None
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether the controller has withdrawn the node from pods, by its taint or by its cordon alone."""
+        return self.tainted or (self.spec.unschedulable and not self.cordoned_by_others)
+
+    @property
     def cordoned_by_others(self) -> bool:
         """Whether the node is cordoned, but not by the controller."""
         return self.spec.unschedulable and self.metadata.annotations.cordoned is None
@@ -149,7 +168,7 @@ class RailNode(msgspec.Struct, frozen=True):
 class FabricObject(msgspec.Struct, frozen=True, rename="camel"):
     """A Fabric; its spec is decoded only for a new generation."""
 
-    metadata: ControlledMetadata
+    metadata: _FabricMetadata
     spec: msgspec.Raw
     status: fabric.FabricStatus = fabric.FabricStatus()
 

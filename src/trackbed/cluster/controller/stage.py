@@ -163,7 +163,7 @@ def find_stage(snapshot: NodeSnapshot, rules: RolloutRules, now: datetime) -> St
     is_compared = railnode.status.observed_hash == plan_slice.digest
     prepared = find_condition(railnode.status.conditions, PREPARED)
     if is_compared and prepared.status == "True":
-        is_unfinished = node.tainted or railnode.spec.may_change
+        is_unfinished = node.marked or railnode.spec.may_change
         return _hold_for_maintenance(snapshot, Stage.FINISHING, "") if is_unfinished else (Stage.SOUND, "")
     if railnode.spec.may_change:
         stage, message = _find_changing_stage(railnode, rules, now, is_compared=is_compared)
@@ -171,7 +171,7 @@ def find_stage(snapshot: NodeSnapshot, rules: RolloutRules, now: datetime) -> St
         return _hold_for_maintenance(snapshot, stage, message) if is_held else (stage, message)
     if not is_compared:
         return Stage.CHECKING, "its agent has not compared it with the plan yet"
-    if node.tainted:
+    if node.withdrawn:
         return _find_draining_stage(snapshot, railnode, node, rules, now)
     return _find_waiting_stage(snapshot, railnode, node, rules)
 
@@ -193,7 +193,7 @@ def _hold_for_maintenance(snapshot: NodeSnapshot, stage: Stage, message: str) ->
 def _find_unlisted_stage(snapshot: NodeSnapshot, rules: RolloutRules, now: datetime) -> StageWithMessage:
     railnode = snapshot.railnode
     assert railnode is not None  # noqa: S101 - a snapshot has a slice or a RailNode
-    if not railnode.spec.left_at or (snapshot.node and snapshot.node.tainted):
+    if not railnode.spec.left_at or (snapshot.node and snapshot.node.marked):
         return _hold_for_maintenance(snapshot, Stage.LEAVING, "")
     if _measure_age(railnode.spec.left_at, now) > rules.keep_seconds:
         return Stage.GONE, ""
