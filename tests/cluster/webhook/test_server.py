@@ -8,7 +8,9 @@ import json
 import socket
 import ssl
 import struct
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,10 @@ from tests.cluster.client_certificates import sign_client
 from tests.cluster.webhook.live import Fixed, Webhook
 from tests.cluster.webhook.values import fabric, pod
 from trackbed.cluster.api.errors import UnreachableError
+from trackbed.cluster.daemon.connections import LARGE_BYTES
+from trackbed.cluster.webhook import server
 from trackbed.cluster.webhook.certificates import renew_certificates
-from trackbed.cluster.webhook.cluster_state import ClusterState, Namespace
+from trackbed.cluster.webhook.cluster_state import ClusterState, Namespace, PlannedFabric
 from trackbed.cluster.webhook.server import BODY_BYTES, CertificateError, create_tls_context, load_certificate
 
 KNOWN = ClusterState({"train": fabric("train", "spiderpool", 4)}, namespaces={"default": Namespace()})
@@ -153,6 +157,65 @@ def test_a_pod_of_another_shape_gets_a_verdict(webhook: Webhook, body: dict[str,
 
 def test_a_body_beyond_the_limit_is_refused_unread(webhook: Webhook) -> None:
     assert asked(webhook, "/pods", b" " * (BODY_BYTES + 1))[0] == 413
+
+
+class Gate(dict[str, PlannedFabric]):
+    """Fabrics, of which `slow` keeps a review busy until the test opens the gate."""
+
+    def __init__(self, **fabrics: PlannedFabric) -> None:
+        super().__init__(fabrics)
+        self.entered, self.opened, self.count = threading.Event(), threading.Event(), 0
+
+    def __getitem__(self, name: str) -> PlannedFabric:
+        if name == "slow":
+            self.count += 1
+            self.entered.set()
+            assert self.opened.wait(60)
+        return super().__getitem__(name)
+
+
+@pytest.fixture
+def gate(source: Fixed) -> Iterator[Gate]:
+    planned = KNOWN.fabrics["train"]
+    fabrics = Gate(train=planned, slow=planned)
+    source.state = ClusterState(fabrics, namespaces=KNOWN.namespaces)
+    yield fabrics
+    fabrics.opened.set()
+
+
+def requesting(fabric_name: str, **annotations: str) -> bytes:
+    """A review of a pod that requests a rail of a Fabric."""
+    return review(pod(annotations={"trackbed.dev/rails": "1", "trackbed.dev/fabric": fabric_name, **annotations}))
+
+
+LARGE = {"note": "x" * LARGE_BYTES}
+
+
+def test_a_review_of_a_large_pod_keeps_no_other_waiting(
+    webhook: Webhook, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "REVIEW_SECONDS", 60.0)
+    with ThreadPoolExecutor() as clients:
+        try:
+            large = clients.submit(asked, webhook, "/pods", requesting("slow", **LARGE))
+            assert gate.entered.wait(60)
+            assert asked(webhook, "/pods", requesting("train"))[0] == 200
+        finally:
+            gate.opened.set()
+        status, body = large.result()
+    assert (status, json.loads(body)["response"]["patchType"]) == (200, "JSONPatch")
+
+
+def test_reviews_of_large_pods_wait_for_each_other_until_their_time_is_over(
+    webhook: Webhook, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "REVIEW_SECONDS", 0.2)
+    answers = [asked(webhook, "/pods", requesting("slow", **LARGE)) for _ in range(3)]
+    assert answers == [(504, b"no verdict within 0.2 s\n")] * 3
+    gate.opened.set()
+    monkeypatch.setattr(server, "REVIEW_SECONDS", 60.0)
+    assert asked(webhook, "/pods", requesting("train", **LARGE))[0] == 200
+    assert gate.count == 1, "two were dropped while they waited"
 
 
 def test_nothing_is_reviewed_until_the_cluster_has_been_read(webhook: Webhook, source: Fixed) -> None:

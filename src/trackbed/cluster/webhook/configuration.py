@@ -25,7 +25,9 @@ SERVICE = "trackbed-webhook"
 INJECT_ANNOTATION = "cert-manager.io/inject-ca-from"
 """Annotation that makes cert-manager's CA injector set the CA bundle: namespace and name of a Certificate."""
 TIMEOUT_SECONDS = 3
-"""Time that the API server waits for a review, which takes a millisecond; pods of labelled namespaces wait too."""
+"""Time that the API server waits for a review, which takes a millisecond unless the object is large; pods of labelled
+namespaces wait too.
+"""
 FABRIC_TIMEOUT_SECONDS = 30
 """Time that the API server waits for a review of a Fabric, the longest that it may: reviews of other clients go first,
 each for up to fabric_process.FABRIC_SECONDS. Nothing else waits for it.

@@ -1,4 +1,7 @@
-"""HTTPS application for AdmissionReviews, in one process and one thread; a review takes less than a millisecond.
+"""HTTPS application for AdmissionReviews, in one process.
+
+A review of a usual object takes less than a millisecond in the event loop, which nothing can interrupt. Reviews of
+large objects run in a thread, and those of Fabrics in processes, since they would keep all others waiting.
 
     /pods  /pods/last  /namespaces  /fabrics  /railnodes    reviews; 503 until the cluster has been read once
     /healthz                                                200 while the process responds
@@ -31,6 +34,7 @@ from trackbed.cluster.webhook.cluster_state import ClusterState, Namespace
 from trackbed.cluster.webhook.fabric_process import FabricReviewer, FabricsBusyError
 from trackbed.cluster.webhook.metrics import REVIEWS, ReviewResult, classify_verdict
 from trackbed.cluster.webhook.review import ReviewError, ReviewRequest, Verdict, parse_review, render_response
+from trackbed.cluster.webhook.review_thread import ReviewThread
 
 BODY_BYTES = 7 << 20
 """Largest request body: an object and the one before it, of 3 MiB each, and what is around them.
@@ -39,7 +43,10 @@ The API server accepts bodies of 3 MiB (k8s.io/apiserver, pkg/server/config.go, 
 controller-runtime has this bound (pkg/webhook/admission/http.go, maxRequestSize).
 """
 REVIEW_SECONDS = 2.0
-"""Time limit of a review; the API server waits one second longer (configuration.TIMEOUT_SECONDS)."""
+"""Time limit of a review; the API server waits one second longer (configuration.TIMEOUT_SECONDS).
+
+It bounds what a review waits for: a namespace that is read, or the reviews of other large objects.
+"""
 FABRIC_REVIEW_SECONDS = configuration.FABRIC_TIMEOUT_SECONDS - 1.0
 """Time limit of a review of a Fabric, which may wait for others."""
 
@@ -82,11 +89,13 @@ def build_application(source: StateSource, *, needs_certificate: bool = False) -
     With `needs_certificate`, reviews are for clients with a certificate only; health checks are for all.
     """
     app = web.Application(client_max_size=BODY_BYTES)
+    thread = ReviewThread()
+    app.on_cleanup.append(partial(_close_thread, thread))
     reviews: dict[str, Decide] = {
-        configuration.PODS: partial(_decide_pod, source),
-        configuration.PODS_LAST: partial(_decide_pod, source, last=True),
-        configuration.NAMESPACES: _make_async(namespaces.decide),
-        configuration.RAILNODES: _make_async(fabrics.decide_railnode),
+        configuration.PODS: partial(_decide_pod, source, thread),
+        configuration.PODS_LAST: partial(_decide_pod, source, thread, last=True),
+        configuration.NAMESPACES: _make_async(namespaces.decide, thread),
+        configuration.RAILNODES: _make_async(fabrics.decide_railnode, thread),
     }
     handlers: dict[str, Handler] = {
         path: partial(_handle_review, source, decide, path) for path, decide in reviews.items()
@@ -202,18 +211,22 @@ def _build_failure(status: HTTPStatus, reason: str) -> _ReviewOutcome:
 
 
 async def _decide_pod(
-    source: StateSource, request: ReviewRequest, state: ClusterState, *, last: bool = False
+    source: StateSource, thread: ReviewThread, request: ReviewRequest, state: ClusterState, *, last: bool = False
 ) -> Verdict:
     namespace = state.namespaces.get(request.namespace)
     if namespace is None:
         namespace = await source.fetch_namespace(request.namespace)
-    return pods.decide(request, namespace, state, last=last)
+    return await thread.run(request, partial(pods.decide, request, namespace, state, last=last))
 
 
-def _make_async(decide: Callable[[ReviewRequest, ClusterState], Verdict]) -> Decide:
+def _make_async(decide: Callable[[ReviewRequest, ClusterState], Verdict], thread: ReviewThread) -> Decide:
     """Return a coroutine function that calls a synchronous `decide`."""
 
     async def decide_async(request: ReviewRequest, state: ClusterState) -> Verdict:
-        return decide(request, state)
+        return await thread.run(request, partial(decide, request, state))
 
     return decide_async
+
+
+async def _close_thread(thread: ReviewThread, _app: web.Application) -> None:
+    thread.close()
