@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.stacks.sites import NODE_SUBNET, POINT_TO_POINT, SHARED, SITES, alike, planned, unlike
 from trackbed.cluster.stacks import load_stack
 from trackbed.cluster.stacks.objects import Manifest
-from trackbed.cluster.stacks.stack import iter_objects
+from trackbed.cluster.stacks.stack import Wait, iter_objects
 from trackbed.fabric.plan.plan import Plan
 
 NAME = "network-operator-hostdevice"
@@ -96,6 +96,36 @@ def test_unlike_nodes_have_resource_lists_of_their_own() -> None:
     ]
     assert addresses[0][1] == addresses[1][0] == ["0000:20:00.0"]
     assert second["spec"]["nodeSelector"] == {"trackbed.dev/fabric": "train", "trackbed.dev/group": "1"}
+
+
+def test_the_device_plugin_of_each_group_is_waited_for() -> None:
+    stage = next(stage for stage in STACK.stages(planned(NAME, unlike(), 8)) if stage.name == "operator")
+    ready = "jsonpath={.status.state}=ready"
+    assert stage.waits == tuple(
+        Wait(resource, ready, timeout_seconds=1800)
+        for resource in ("nicclusterpolicy/nic-cluster-policy", "nicnodepolicy/rails-0", "nicnodepolicy/rails-1")
+    )
+
+
+def test_nodes_of_one_kind_have_no_node_policy_to_wait_for() -> None:
+    stage = next(stage for stage in STACK.stages(planned(NAME, alike(2, 2), 2)) if stage.name == "operator")
+    assert [wait.resource for wait in stage.waits] == ["nicclusterpolicy/nic-cluster-policy"]
+
+
+@pytest.mark.parametrize("mode", ["exclusive", "shared"])
+def test_the_last_stage_waits_until_labelled_nodes_offer_their_ports(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SITES, NAME, SITES[NAME] | {"rdma": {"namespaceMode": mode}})
+    nodes = [*alike(2, 2), {"hosts": "small-0", "ports": [{"pci": "0000:11:00.0"}, None]}]
+    *_, networks = STACK.stages(planned(NAME, nodes, 2))
+    assert [(wait.resource, wait.condition) for wait in networks.waits] == [
+        ("nodes --selector=trackbed.dev/fabric=train", r"jsonpath={.status.allocatable.nvidia\.com/rail0}=1"),
+        (
+            "nodes --selector=trackbed.dev/fabric=train,trackbed.dev/group=0",
+            r"jsonpath={.status.allocatable.nvidia\.com/rail1}=1",
+        ),
+    ]
 
 
 def test_both_ip_versions_have_a_pool_and_the_network_takes_both() -> None:

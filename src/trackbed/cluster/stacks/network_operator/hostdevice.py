@@ -19,7 +19,7 @@ from typing import Any
 
 from trackbed.cluster.stacks import nv_ipam
 from trackbed.cluster.stacks.access import Access
-from trackbed.cluster.stacks.groups import HardwareGroup, group_nodes
+from trackbed.cluster.stacks.groups import HardwareGroup, get_node_labels, group_nodes
 from trackbed.cluster.stacks.network_operator import cni_installer
 from trackbed.cluster.stacks.network_operator.policy import (
     COMPONENT,
@@ -42,7 +42,7 @@ from trackbed.cluster.stacks.rails import (
     list_port_hcas,
 )
 from trackbed.cluster.stacks.releases import choose_release
-from trackbed.cluster.stacks.stack import Stack, Stage
+from trackbed.cluster.stacks.stack import Stack, Stage, Wait
 from trackbed.cluster.stacks.traits import Share, Traits, count_multus_writes, share_always
 from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.plan.plan import Plan, PortPlan, RailPlan
@@ -55,12 +55,13 @@ FIRST_VERSION_WITH_NODE_POLICY = (26, 4)
 
 
 def _build_stages(plan: Plan) -> Iterator[Stage]:
-    yield Stage("operator", tuple(_build_policies(plan)), (POLICY_READY,))
+    yield Stage("operator", tuple(_build_policies(plan)), (POLICY_READY, *_build_node_policy_waits(plan)))
     if _moves_rdma_devices(plan):
         plugins = cni_installer.build_daemon_set(plan, NAMESPACE, ["rdma-cni"])
         yield Stage("CNI plugins", (plugins,), (cni_installer.build_wait(NAMESPACE),))
     yield Stage("pools", nv_ipam.build_pools(plan, NAMESPACE), nv_ipam.build_pool_waits(plan, NAMESPACE))
-    yield Stage("networks", (_build_network(plan, rail) for rail in plan.common.rails))
+    networks = (_build_network(plan, rail) for rail in plan.common.rails)
+    yield Stage("networks", networks, tuple(_build_offer_waits(plan)))
 
 
 def _build_policies(plan: Plan) -> Iterator[Manifest]:
@@ -81,13 +82,44 @@ def _build_policies(plan: Plan) -> Iterator[Manifest]:
         yield _build_node_policy(plan, group)
 
 
+def _build_node_policy_waits(plan: Plan) -> Iterator[Wait]:
+    """Yield a wait for the device plugin of each group, whose NicNodePolicy has a status of its own."""
+    groups = group_nodes(plan)
+    for group in groups if len(groups) > 1 else ():
+        yield Wait(
+            f"nicnodepolicy/{_get_policy_name(group)}", POLICY_READY.condition, None, POLICY_READY.timeout_seconds
+        )
+
+
+def _build_offer_waits(plan: Plan) -> Iterator[Wait]:
+    """Yield waits until labelled nodes offer the port of each rail, as a ready device plugin may offer none of them.
+
+    They belong to the last stage, so that a node without its ports delays no other stage. A node without the label, as
+    it is down, is not waited for. A rail that only some groups have is waited for in these.
+    """
+    groups = group_nodes(plan)
+    for rail in plan.common.rails:
+        members = [group for group in groups if any(port.rail == rail.rail for port in group.ports)]
+        selections = (
+            [get_node_labels(plan)] if len(members) == len(groups) else [group.node_labels for group in members]
+        )
+        path = get_resource_name(rail, PREFIX).replace(".", "\\.")
+        for labels in selections:
+            selector = ",".join(f"{key}={value}" for key, value in labels.items())
+            yield Wait(f"nodes --selector={selector}", f"jsonpath={{.status.allocatable.{path}}}=1")
+
+
+def _get_policy_name(group: HardwareGroup) -> str:
+    return f"rails-{group.index}"
+
+
 def _build_node_policy(plan: Plan, group: HardwareGroup) -> Manifest:
     """Return the NicNodePolicy with a group's resource list, as PCI addresses may be other rails in other groups."""
     spec = {
         "sriovDevicePlugin": build_sriov_device_plugin_section(plan, _build_resource_list(plan, group)),
         "nodeSelector": group.node_labels,
     }
-    return build_manifest("mellanox.com/v1alpha1", "NicNodePolicy", f"rails-{group.index}", spec=spec)
+    return build_manifest("mellanox.com/v1alpha1", "NicNodePolicy", _get_policy_name(group), spec=spec)
 
 
 def _build_resource_list(plan: Plan, group: HardwareGroup) -> dict[str, Any]:
