@@ -161,6 +161,7 @@ def test_the_playbook_keeps_the_scripts_order() -> None:
         ("command", "Wait for cidrpools.nv-ipam.nvidia.com/rail0"),
         ("command", "Wait for cidrpools.nv-ipam.nvidia.com/rail1"),
         ("k8s", "Apply networks"),
+        *(("command", f"Wait for nodes --selector={LABEL}") for _ in range(2)),
     ]
 
 
@@ -190,13 +191,44 @@ def test_every_file_that_the_playbook_names_is_in_the_bundle() -> None:
 
 def test_on_openshift_nothing_comes_by_helm_and_labels_follow_the_subscriptions() -> None:
     contents = files(load_stack("openshift"), fabrics.site(alike(2, 2), 2, **VFS))
-    rules = yaml.safe_load(contents["20-nfd.yaml"])
+    rules = yaml.safe_load(contents["25-nfd.yaml"])
     assert (rules["apiVersion"], rules["metadata"]["namespace"]) == ("nfd.openshift.io/v1alpha1", "openshift-nfd")
     assert not any(name.startswith(("values-", "host/")) for name in contents)
     lines = contents["install.sh"].splitlines()
     there = "wait_for 600 condition=Established customresourcedefinition/nodefeaturerules.nfd.openshift.io"
-    assert lines.index("apply_file 10-subscriptions.yaml subscriptions") < lines.index(there)
-    assert lines.index(there) < lines.index("apply_file 20-nfd.yaml 'labels of the nodes'")
+    packages = ["nfd", "sriov-network-operator", "nvidia-network-operator"]
+    files_of_packages = [
+        f"{number}-subscription-{package}.yaml" for number, package in zip((10, 15, 20), packages, strict=True)
+    ]
+    assert [name for name in contents if "subscription" in name] == files_of_packages
+    subscribed = [line.split()[4] for line in lines if line.startswith("apply_unless_foreign ")]
+    assert subscribed == files_of_packages
+    numbered = [name for name in contents if name[0].isdigit()]
+    assert numbered == sorted(numbered)
+    assert lines.index(there) < lines.index("apply_file 25-nfd.yaml 'labels of the nodes'")
+
+
+def test_the_playbook_takes_over_the_platforms_list_of_sysctls_and_no_other_field() -> None:
+    contents = files(load_stack("openshift"), fabrics.site(alike(2, 2), 2, **VFS))
+    (play,) = yaml.safe_load(contents["playbook.yaml"])
+    applied = [task["kubernetes.core.k8s"] for task in play["tasks"] if "kubernetes.core.k8s" in task]
+    forced = [task["src"] for task in applied if task["server_side_apply"].get("force_conflicts")]
+    assert forced == ["{{ playbook_dir }}/35-sysctls.yaml"]
+
+
+def test_the_playbook_looks_for_an_operators_groups_and_subscriptions_before_it_adds_them() -> None:
+    contents = files(load_stack("openshift"), fabrics.site(alike(2, 2), 2, **VFS))
+    (play,) = yaml.safe_load(contents["playbook.yaml"])
+    look, message, apply = play["tasks"][:3]
+    kinds = "OperatorGroup.operators.coreos.com,Subscription.operators.coreos.com"
+    argv = ["kubectl", "get", kinds, "--namespace", "openshift-nfd", "-o", "name"]
+    assert (look["ansible.builtin.command"]["argv"], look["register"]) == (argv, "present")
+    foreign = "present.stdout_lines | reject('search', '/nfd$') | list"
+    assert message["ansible.builtin.debug"]["msg"] == (
+        f"leaving out subscription nfd, as namespace openshift-nfd has {{{{ {foreign} | join(', ') }}}}"
+    )
+    assert (message["when"], apply["when"]) == (f"{foreign} | length > 0", f"{foreign} | length == 0")
+    assert apply["kubernetes.core.k8s"]["src"] == "{{ playbook_dir }}/10-subscription-nfd.yaml"
 
 
 def test_the_readme_names_what_a_pod_carries() -> None:

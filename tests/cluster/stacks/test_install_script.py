@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.stacks.bundles import HOSTDEVICE, LABEL, files, site
-from tests.cluster.stacks.fabric_of import FLAT, fabric
+from tests.cluster.stacks.fabric_of import FLAT, SHARED, fabric
 from tests.cluster.stacks.sites import alike
 from trackbed.cluster.stacks import load_stack
 from trackbed.cluster.stacks.releases import load_catalogue
@@ -28,6 +28,7 @@ case "$(basename "$0") $*" in
   $FAIL) echo again >> "$LOG.failed"; [ "$(wc -l < "$LOG.failed")" -gt "$TIMES" ] || exit 1 ;;
   "kubectl get nodes --no-headers"*) echo "8   <none>"; echo "0   8"
     i=0; while [ $i -lt "$NODES" ]; do echo "8   10"; i=$((i + 1)); done ;;
+  "kubectl get OperatorGroup"*) printf '%b' "$OPERATORS" ;;
   "kubectl get nodes"*) i=0; while [ $i -lt "$NODES" ]; do echo "node/gpu-$i"; i=$((i + 1)); done ;;
 esac
 """
@@ -63,7 +64,7 @@ def run(tmp_path: Path) -> Runner:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text)
         log.write_text("")
-        stub = {"LOG": str(log), "NODES": str(nodes), "FAIL": fail, "TIMES": str(times)}
+        stub = {"LOG": str(log), "NODES": str(nodes), "FAIL": fail, "TIMES": str(times), "OPERATORS": ""}
         environment = {"PATH": f"{tools}:{os.environ['PATH']}", **stub, **env}
         script = str(tmp_path / "bundle" / "install.sh")
         done = subprocess.run(
@@ -109,6 +110,11 @@ def test_the_script_installs_applies_and_waits_in_order(run: Runner) -> None:
             for rail in range(2)
         ),
         f"{APPLY} 50-networks.yaml",
+        *(
+            rf"kubectl wait --for=jsonpath={{.status.allocatable.nvidia\.com/rail{rail}}}=1 --timeout=600s "
+            f"nodes --selector={LABEL}"
+            for rail in range(2)
+        ),
     ]
     assert (
         "== waiting up to 1800 s for nicclusterpolicy/nic-cluster-policy: jsonpath={.status.state}=ready" in ran.output
@@ -139,7 +145,7 @@ def test_what_does_not_exist_yet_is_waited_for(run: Runner) -> None:
     ran = run(files(HOSTDEVICE, site()), fail="*nicclusterpolicy*", times=2)
     assert ran.status == 0
     assert sum("nicclusterpolicy" in call for call in ran.calls) == 3
-    assert ran.calls[-1].endswith("-f 50-networks.yaml")
+    assert any(call.endswith("-f 50-networks.yaml") for call in ran.calls)
 
 
 def test_without_any_labelled_node_the_script_stops_before_the_stack(run: Runner) -> None:
@@ -224,6 +230,54 @@ def test_without_helm_the_script_says_so(run: Runner, tmp_path: Path) -> None:
         (slim / tool).symlink_to(str(shutil.which(tool)))
     ran = run(contents, PATH=f"{tmp_path / 'bin'}:{slim}")
     assert (ran.status, ran.wrong, ran.calls) == (2, "install.sh: helm is not on PATH\n", [])
+
+
+OPENSHIFT_OPERATORS = ["nfd", "sriov-network-operator", "nvidia-network-operator"]
+GROUP, SUBSCRIPTION = "operatorgroup.operators.coreos.com", "subscription.operators.coreos.com"
+
+
+@pytest.mark.parametrize(
+    ("operators", "applied"),
+    [
+        ("", OPENSHIFT_OPERATORS),
+        (f"{GROUP}/nfd\n{SUBSCRIPTION}/nfd\n", ["nfd"]),
+        (f"{GROUP}/openshift-nfd\n{SUBSCRIPTION}/nfd\n", []),
+        (f"{GROUP}/nfd\n{GROUP}/openshift-nfd\n", []),
+    ],
+    ids=["none", "applied before", "group of another name", "two groups"],
+)
+def test_an_operator_that_is_installed_under_another_name_is_left_out(
+    run: Runner, operators: str, applied: list[str]
+) -> None:
+    ran = run(openshift_files(), OPERATORS=operators.replace("\n", "\\n"))
+    assert ran.status == 0
+    subscriptions = [call.split("-subscription-")[1] for call in ran.calls if "-subscription-" in call]
+    assert subscriptions == [f"{name}.yaml" for name in applied]
+
+
+def test_a_line_names_what_takes_the_place_of_a_subscription(run: Runner) -> None:
+    ran = run(openshift_files(), OPERATORS=f"{GROUP}/a\\n{SUBSCRIPTION}/b\\n")
+    assert "== leaving out subscription nfd (10-subscription-nfd.yaml), as namespace openshift-nfd has " in ran.output
+    assert f"openshift-nfd has {GROUP}/a, {SUBSCRIPTION}/b\n" in ran.output
+
+
+def test_a_cluster_that_cannot_list_its_operators_gets_none(run: Runner) -> None:
+    ran = run(openshift_files(), fail="*get OperatorGroup*")
+    assert ran.status == 1
+    assert not any("apply" in call for call in ran.calls)
+
+
+def test_only_the_platforms_list_of_sysctls_is_taken_over(run: Runner) -> None:
+    ran = run(openshift_files())
+    forced = [call for call in ran.calls if "--force-conflicts" in call]
+    assert forced == [
+        "kubectl apply --server-side --field-manager=trackbed-openshift --force-conflicts -f 35-sysctls.yaml"
+    ]
+
+
+def openshift_files() -> dict[str, str]:
+    """The files of stack openshift for two nodes."""
+    return files(load_stack("openshift"), fabric(2, 2, addressing=SHARED, vfs={"count": 8}))
 
 
 @pytest.mark.parametrize("management", [None, "calico", "cilium"])

@@ -14,13 +14,21 @@ from trackbed.cluster.stacks.network_operator.ib_sriov import STACK as IB_SRIOV
 from trackbed.cluster.stacks.network_operator.sriov import STACK as SRIOV
 from trackbed.cluster.stacks.sriov_operator.openshift import STACK as OPENSHIFT
 from trackbed.cluster.stacks.sriov_operator.upstream import STACK as UPSTREAM
-from trackbed.cluster.stacks.stack import Stack, Wait, iter_objects
+from trackbed.cluster.stacks.stack import ForeignObjects, Stack, Wait, iter_objects
 from trackbed.fabric.plan.compute import SRIOV_OPERATOR_STACKS
 from trackbed.fabric.plan.plan import Plan
 
 VFS: dict[str, Any] = {"vfs": {"count": 8}}
 IB: dict[str, Any] = {"linkType": "infiniband"}
 WHEREABOUTS: dict[str, Any] = {"kubernetes": {"ipam": "whereabouts"}}
+DEFAULT_SYSCTLS = (
+    *(f"ipv4.conf.IFNAME.{name}" for name in ("accept_redirects", "accept_source_route", "arp_accept", "arp_notify")),
+    *(f"ipv4.conf.IFNAME.{name}" for name in ("disable_policy", "secure_redirects", "send_redirects", "rp_filter")),
+    *(f"ipv6.conf.IFNAME.{name}" for name in ("accept_ra", "accept_redirects", "accept_source_route", "arp_accept")),
+    *(f"ipv6.conf.IFNAME.{name}" for name in ("arp_notify", "disable_ipv6", "disable_policy")),
+    *(f"ipv6.neigh.IFNAME.{name}" for name in ("base_reachable_time_ms", "retrans_time_ms")),
+)
+"""bindata/network/multus/004-sysctl-configmap.yaml of openshift/cluster-network-operator, commit a3243a3e."""
 BOTH = pytest.mark.parametrize(
     ("stack", "namespace"),
     [(UPSTREAM, "sriov-network-operator"), (OPENSHIFT, "openshift-sriov-network-operator")],
@@ -152,6 +160,37 @@ def test_every_sysctl_that_a_network_sets_is_in_the_platforms_list() -> None:
     assert len(listed) == len(set(listed)) == 19
 
 
+def test_every_sysctl_that_the_platform_allows_by_default_is_kept() -> None:
+    listed = one(OPENSHIFT, fabric(addressing=SHARED, **VFS), "ConfigMap")["data"]["allowlist.conf"].splitlines()
+    assert {f"^net.{name}$" for name in DEFAULT_SYSCTLS} <= set(listed)
+
+
+def test_only_the_list_of_sysctls_is_taken_over_from_another_manager() -> None:
+    steps = build_steps(OPENSHIFT, fabric(addressing=SHARED, **VFS))
+    assert [step.title for step in steps if isinstance(step, ApplyFile) and step.force] == ["sysctls"]
+
+
+def test_a_subscription_yields_to_groups_and_subscriptions_of_other_names() -> None:
+    steps = build_steps(OPENSHIFT, fabric(addressing=SHARED, **VFS))
+    foreign = [step.yields_to for step in steps if isinstance(step, ApplyFile) and step.yields_to]
+    kinds = ("OperatorGroup.operators.coreos.com", "Subscription.operators.coreos.com")
+    assert foreign == [
+        ForeignObjects(kinds, "openshift-nfd", "nfd"),
+        ForeignObjects(kinds, "openshift-sriov-network-operator", "sriov-network-operator"),
+        ForeignObjects(kinds, "nvidia-network-operator", "nvidia-network-operator"),
+    ]
+
+
+def test_operators_are_all_subscribed_before_any_is_waited_for() -> None:
+    stages = [stage for stage in OPENSHIFT.stages(fabric(addressing=SHARED, **VFS)) if stage.yields_to]
+    assert [len(stage.waits) for stage in stages] == [0, 0, 4]
+
+
+def test_openshift_is_required_in_the_first_release_whose_pools_have_the_rdma_mode() -> None:
+    assert (OPENSHIFT.traits.kubernetes, OPENSHIFT.traits.operators) == ("1.31", ("OpenShift 4.18 with OLM",))
+    assert OPENSHIFT.needs[0].startswith("OpenShift 4.18 or later")
+
+
 def test_pods_of_the_namespace_may_lock_memory_and_nothing_privileged() -> None:
     plan = fabric(addressing=SHARED, kubernetes={"namespace": "training"}, **VFS)
     result = one(OPENSHIFT, plan, "SecurityContextConstraints")
@@ -162,7 +201,8 @@ def test_pods_of_the_namespace_may_lock_memory_and_nothing_privileged() -> None:
 def test_kinds_that_only_openshift_knows_stand_in_stages_of_their_own() -> None:
     plan = fabric(addressing=SHARED, **VFS)
     kinds = {stage.name: {manifest["kind"] for manifest in stage.objects} for stage in OPENSHIFT.stages(plan)}
-    assert kinds["subscriptions"] == {"Namespace", "OperatorGroup", "Subscription"}
+    for package in ("nfd", "sriov-network-operator", "nvidia-network-operator"):
+        assert kinds[f"subscription {package}"] == {"Namespace", "OperatorGroup", "Subscription"}
     assert kinds["memory locking"] == {"SecurityContextConstraints"}
 
 
@@ -208,23 +248,6 @@ def test_hosts_that_were_not_planned_for_the_operator_are_warned_of(stack: Stack
     assert (problem.code, problem.severity) == ("sriov-operator-reboots", "warning")
     assert f"write kubernetes.stack {stack.name}, " in problem.message
     assert list(stack.warnings(fabric(addressing=SHARED, **VFS, kubernetes={"stack": stack.name}))) == []
-
-
-@pytest.mark.parametrize("stack", [UPSTREAM, SRIOV, OPENSHIFT], ids=lambda stack: stack.name)
-@pytest.mark.parametrize(
-    ("nic", "values", "warned"),
-    [
-        ("15b3:1021", {}, False),
-        ("14e4:1760", {}, True),
-        ("14e4:1760", {"supportedExtraNICs": ['Thor2: "14e4 1760 1819"']}, False),
-    ],
-)
-def test_a_nic_that_the_operator_would_skip_is_warned_of(
-    stack: Stack, nic: str, values: dict[str, Any], *, warned: bool
-) -> None:
-    kubernetes = {"stack": stack.name, "values": {"sriov-network-operator": values}}
-    plan = fabric(addressing=SHARED, **VFS, kubernetes=kubernetes, nodes=[{"hosts": "gpu-[0-1]", "nic": nic}])
-    assert [problem.code for problem in stack.warnings(plan)] == ["stack-nic-unsupported"] * warned
 
 
 def test_the_plan_knows_every_stack_whose_operator_is_told_the_rdma_mode() -> None:

@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from trackbed.cluster.stacks import pod_ipam
+from trackbed.cluster.stacks import pod_ipam, sriov_nics
 from trackbed.cluster.stacks.access import Access
 from trackbed.cluster.stacks.groups import HardwareGroup, get_node_labels, group_nodes
 from trackbed.cluster.stacks.objects import Manifest, build_manifest, drop_none
@@ -32,17 +32,6 @@ MAX_IB_VFS = 16
 """Largest number of VFs of an InfiniBand port: the limit of Network Operator 25.1."""
 POD_SYSCTLS = {"rp_filter": "2", "arp_ignore": "1", "arp_announce": "2"}
 """net.ipv4.conf of each rail in a pod: loose reverse path filter, no ARP replies for another rail's address."""
-SUPPORTED_NICS = {
-    "15b3": ("1013", "1015", "1017", "1019", "101b", "101d", "101f", "1021", "1023", "1025", "a2d6", "a2dc"),
-    "8086": (
-        *("0d58", "10c9", "124a", "124c", "124d", "1249", "12d2", "12d3", "1563", "1572", "1581", "1583", "1589"),
-        *("158a", "158b", "1591", "1592", "1593", "1599", "159b", "15ff", "188a", "579c", "579d", "579e"),
-    ),
-    "14e4": ("16d7", "1750"),
-    "1077": ("1654",),
-    "1d0f": ("ec20",),
-}
-"""PCI vendor -> devices that the operator takes (its ConfigMap supported-nic-ids, v1.6.0); it skips others silently."""
 READY_SECONDS = 7200
 """Timeout for ten rounds of draining and rebooting nodes with slow firmware."""
 
@@ -66,11 +55,12 @@ def build_access(plan: Plan, resource_prefix: str) -> Access:
     return Access(networks=build_networks(plan), resources=build_resources(plan, resource_prefix))
 
 
-def find_warnings(plan: Plan, stack: str) -> Iterator[Problem]:
-    """Yield a problem if hosts were not planned for the operator, which reboots one whose kernel line lacks the mode.
+def find_warnings(plan: Plan, stack: str, component: str) -> Iterator[Problem]:
+    """Yield a problem if the operator reboots hosts because their kernel line lacks the mode, and for each skipped NIC.
 
-    Its daemon sets kernel arguments by grubby or rpm-ostree. Where a host has neither, as on Debian and Ubuntu, it
-    drains and reboots the node again and again (syncDesiredKernelArgs of pkg/plugins/generic, v1.6.0).
+    `component` is the chart that installs the operator. Its daemon sets kernel arguments by grubby or rpm-ostree. Where
+    a host has neither, as on Debian and Ubuntu, it drains and reboots the node again and again
+    (syncDesiredKernelArgs of pkg/plugins/generic, v1.6.0).
     """
     if not plan.common.rdma_mode_on_cmdline:
         yield Problem(
@@ -80,23 +70,7 @@ def find_warnings(plan: Plan, stack: str) -> Iterator[Problem]:
             ("spec", "kubernetes", "stack"),
             severity="warning",
         )
-    yield from find_nic_warnings(plan)
-
-
-def find_nic_warnings(plan: Plan) -> Iterator[Problem]:
-    """Yield a problem for each NIC that the operator's list lacks, unless Helm values of the Fabric complete it."""
-    written = json.dumps([values for _, values in plan.kubernetes.values])
-    for nic in dict.fromkeys(node.nic.lower() for node in plan.nodes if node.nic):
-        vendor, _, device = nic.partition(":")
-        if device not in SUPPORTED_NICS.get(vendor, ()) and f"{vendor} {device}" not in written:
-            yield Problem(
-                "stack-nic-unsupported",
-                f"the SR-IOV operator skips NICs that its list lacks, as {nic} at v1.6.0: add "
-                f"'NAME: \"{vendor} {device} VF\"', VF being the device id of its VFs (lspci -nn), to "
-                "supportedExtraNICs in the operator's Helm values",
-                ("spec", "kubernetes", "values"),
-                severity="warning",
-            )
+    yield from sriov_nics.find_chart_warnings(plan, component)
 
 
 def find_refusals(plan: Plan, pool_namespace: str) -> Iterator[Problem]:

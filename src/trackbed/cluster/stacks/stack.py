@@ -66,6 +66,17 @@ AnyWait = Wait | ResourceWait
 
 
 @dataclass(frozen=True, slots=True)
+class ForeignObjects:
+    """Objects of some kinds in a namespace that were not created by a stage, whose own objects have the name `name`."""
+
+    group_kinds: tuple[str, ...]
+    """Kinds with their groups, such as OperatorGroup.operators.coreos.com; `kubectl get` reads them, too."""
+    namespace: str
+    name: str
+    """Name of the stage's objects of these kinds, which do not count."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """Objects that may be applied together; `objects` may be an iterator, so that 100,000 need little memory."""
 
@@ -74,6 +85,10 @@ class Stage:
     waits: tuple[AnyWait, ...] = ()
     before_labels: bool = False
     """Whether it precedes the nodes' labels, by which the daemons of a chart that is already installed choose nodes."""
+    force: bool = False
+    """Whether to take over fields of other managers, for objects that the platform creates with values of its own."""
+    yields_to: ForeignObjects | None = None
+    """Objects in whose presence the stage is left out, but not its waits, as they are another installation of it."""
 
 
 @dataclass(frozen=True, slots=True)

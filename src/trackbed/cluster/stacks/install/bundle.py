@@ -1,6 +1,7 @@
 """The files of a stack's installation bundle; objects are rendered one at a time, so that any number fits in memory."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 
 from trackbed.cluster.stacks.install.host import build_host_files
@@ -52,7 +53,7 @@ def _drop_empty_stages(steps: Iterable[Step]) -> Iterator[Step]:
         objects = iter(step.objects)
         first = next(objects, None)
         if first is not None:
-            yield ApplyFile(step.file, step.title, chain((first,), objects), step.waits)
+            yield replace(step, objects=chain((first,), objects))
         elif step.waits:
             yield ApplyFile("", step.title, (), step.waits)
 

@@ -20,10 +20,31 @@ install_chart() {
   helm upgrade --install "$release" "$@" --namespace "$namespace" --create-namespace --values "$values" --timeout 15m
 }
 
-# apply_file FILE TITLE
+# apply_file FILE TITLE [KUBECTL-OPTION...]
 apply_file() {
-  say "applying $2 ($1)"
-  kubectl apply --server-side --field-manager="trackbed-$stack" -f "$1"
+  local file=$1
+  say "applying $2 ($file)"
+  shift 2
+  kubectl apply --server-side --field-manager="trackbed-$stack" "$@" -f "$file"
+}
+
+# list_foreign_objects NAMESPACE NAME KINDS: prints the objects of these kinds that have another name
+list_foreign_objects() {
+  local objects
+  objects=$(kubectl get "$3" --namespace "$1" -o name) || return
+  printf '%s\n' "$objects" | awk -F / -v name="$2" '$2 != "" && $2 != name { print }'
+}
+
+# apply_unless_foreign NAMESPACE NAME KINDS FILE TITLE [KUBECTL-OPTION...]
+# Leaves out what is installed already under other names, as a second OperatorGroup fails all operators of a namespace.
+apply_unless_foreign() {
+  local foreign
+  foreign=$(list_foreign_objects "$1" "$2" "$3") || exit
+  if [ -z "$foreign" ]; then
+    apply_file "${@:4}"
+  else
+    say "leaving out $5 ($4), as namespace $1 has ${foreign//$'\n'/, }"
+  fi
 }
 
 # wait_for SECONDS CONDITION RESOURCE...

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from trackbed.cluster.stacks.install.script import get_variable_name, render_allocatable_columns, to_kubectl_arguments
-from trackbed.cluster.stacks.install.steps import InstallChart, Step, WaitForLabel
+from trackbed.cluster.stacks.install.steps import ApplyFile, InstallChart, Step, WaitForLabel
 from trackbed.cluster.stacks.stack import ROLLED_OUT, AnyWait, Wait
 from trackbed.fabric.plan.plan import Plan
 
@@ -43,12 +43,35 @@ def _build_step_tasks(step: Step, stack_name: str) -> Iterator[Task]:
     elif isinstance(step, WaitForLabel):
         yield from _build_label_tasks(step)
     elif step.file:
-        arguments = {
-            "src": _render_playbook_path(step.file),
-            "apply": True,
-            "server_side_apply": {"field_manager": f"trackbed-{stack_name}"},
-        }
-        yield {"name": f"Apply {step.title}", "kubernetes.core.k8s": {"state": "present", **arguments}}
+        yield from _build_apply_tasks(step, stack_name)
+
+
+def _build_apply_tasks(step: ApplyFile, stack_name: str) -> Iterator[Task]:
+    manager = {"field_manager": f"trackbed-{stack_name}"} | ({"force_conflicts": True} if step.force else {})
+    arguments = {"src": _render_playbook_path(step.file), "apply": True, "server_side_apply": manager}
+    task = {"name": f"Apply {step.title}", "kubernetes.core.k8s": {"state": "present", **arguments}}
+    if step.yields_to is None:
+        yield task
+        return
+    foreign = step.yields_to
+    names = f"present.stdout_lines | reject('search', '/{foreign.name}$') | list"
+    kinds = ",".join(foreign.group_kinds)
+    yield {
+        "name": f"Look for another installation in namespace {foreign.namespace}",
+        "ansible.builtin.command": {
+            "argv": ["kubectl", "get", kinds, "--namespace", foreign.namespace, "-o", "name"],
+        },
+        "changed_when": False,
+        "register": "present",
+    }
+    yield {
+        "name": f"Say whether {step.title} is left out",
+        "ansible.builtin.debug": {
+            "msg": f"leaving out {step.title}, as namespace {foreign.namespace} has {{{{ {names} | join(', ') }}}}",
+        },
+        "when": f"{names} | length > 0",
+    }
+    yield task | {"when": f"{names} | length == 0"}
 
 
 def _build_helm_arguments(step: InstallChart) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
-from trackbed.cluster.stacks.install.steps import InstallChart, Step, WaitForLabel
+from trackbed.cluster.stacks.install.steps import ApplyFile, InstallChart, Step, WaitForLabel
 from trackbed.cluster.stacks.stack import AnyWait, Stack, Wait
 from trackbed.fabric.plan.plan import Plan
 
@@ -65,7 +65,16 @@ def _render_step_command(step: Step) -> str:
         return " ".join([shlex.join(arguments), *_render_chart_arguments(step)])
     if isinstance(step, WaitForLabel):
         return shlex.join(["wait_for_label", step.label, str(step.node_count), str(step.timeout_seconds)])
-    return shlex.join(["apply_file", step.file, step.title]) if step.file else f"say {shlex.quote(step.title)}"
+    return _render_apply_command(step) if step.file else f"say {shlex.quote(step.title)}"
+
+
+def _render_apply_command(step: ApplyFile) -> str:
+    options = ["--force-conflicts"] if step.force else []
+    if step.yields_to is None:
+        return shlex.join(["apply_file", step.file, step.title, *options])
+    foreign = step.yields_to
+    kinds = ",".join(foreign.group_kinds)
+    return shlex.join(["apply_unless_foreign", foreign.namespace, foreign.name, kinds, step.file, step.title, *options])
 
 
 def _render_chart_arguments(step: InstallChart) -> Iterator[str]:

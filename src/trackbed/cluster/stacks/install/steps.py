@@ -11,7 +11,7 @@ from trackbed.cluster.stacks.install.values import list_charts
 from trackbed.cluster.stacks.nfd import build_node_feature_rules
 from trackbed.cluster.stacks.objects import Manifest, build_manifest
 from trackbed.cluster.stacks.releases import ChartSource, choose_release, load_catalogue
-from trackbed.cluster.stacks.stack import AnyWait, Chart, Stack, Stage, Wait
+from trackbed.cluster.stacks.stack import AnyWait, Chart, ForeignObjects, Stack, Stage
 from trackbed.fabric.plan.plan import Plan
 
 
@@ -63,6 +63,10 @@ class ApplyFile:
     title: str
     objects: Iterable[Manifest]
     waits: tuple[AnyWait, ...] = ()
+    force: bool = False
+    """Whether to apply with `--force-conflicts`: another manager owns fields of the objects, with other values."""
+    yields_to: ForeignObjects | None = None
+    """Objects in whose presence the file is not applied. Its waits are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +89,21 @@ def build_steps(stack: Stack, plan: Plan) -> tuple[Step, ...]:
         (early if stage.before_labels else stages).append(_build_apply_step(stage))
     if not charts and not stages:
         return ()
-    if stack.platform_operators:
-        stages[0] = replace(stages[0], waits=(*stages[0].waits, _NFD_READY))
-        return _number_files(_build_namespace_steps(plan), (stages[0], *_build_label_steps(stack, plan), *stages[1:]))
     installs = [_build_install_step(plan, chart) for chart in charts]
     return _number_files(_build_namespace_steps(plan), (*installs, *early, *_build_label_steps(stack, plan), *stages))
 
 
-_NFD_READY = Wait("customresourcedefinition/nodefeaturerules.nfd.openshift.io", "condition=Established")
+_MAX_WIDE_NUMBERS = 9
+"""Largest number of files whose numbers, in steps of ten, have two digits."""
 
 
 def _number_files(namespace_steps: Sequence[ApplyFile], steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return all steps with numbered file names: 00 for `namespace_steps`; 10, 20 and so on for `steps`."""
-    numbers = count(10, 10)
+    """Return all steps with numbered file names: 00 for `namespace_steps`; 10, 20 and so on for `steps`.
+
+    More than nine files have numbers 10, 15 and so on, so that the names sort in the order of the steps.
+    """
+    file_count = sum(isinstance(step, ApplyFile) for step in steps)
+    numbers = count(10, 10 if file_count <= _MAX_WIDE_NUMBERS else 5)
     return (
         *(replace(step, file=f"00-{step.file}") for step in namespace_steps),
         *(
@@ -135,4 +141,4 @@ def _build_label_steps(stack: Stack, plan: Plan) -> tuple[Step, ...]:
 
 def _build_apply_step(stage: Stage) -> ApplyFile:
     slug = re.sub(r"[^a-z0-9]+", "-", stage.name.lower()).strip("-")
-    return ApplyFile(f"{slug}.yaml", stage.name, stage.objects, stage.waits)
+    return ApplyFile(f"{slug}.yaml", stage.name, stage.objects, stage.waits, stage.force, stage.yields_to)

@@ -13,7 +13,7 @@ from typing import Any
 
 from trackbed.cluster.stacks import ib_kubernetes, pod_ipam, sriov
 from trackbed.cluster.stacks.link_type import change_link_type, check_link_type
-from trackbed.cluster.stacks.network_operator.policy import NAMESPACE, POLICY_READY, build_image_fields
+from trackbed.cluster.stacks.network_operator.policy import COMPONENT, NAMESPACE, POLICY_READY, build_image_fields
 from trackbed.cluster.stacks.network_operator.secondary import SRIOV_PREFIX, build_policy, build_sriov_charts
 from trackbed.cluster.stacks.nv_ipam import DEALT_BLOCKS
 from trackbed.cluster.stacks.objects import Manifest, build_network_attachment
@@ -101,6 +101,6 @@ STACK = Stack(
     stages=_build_stages,
     access=lambda plan: sriov.build_access(plan, SRIOV_PREFIX),
     refusals=_find_refusals,
-    warnings=lambda plan: sriov.find_warnings(plan, "network-operator-ib-sriov"),
+    warnings=lambda plan: sriov.find_warnings(plan, "network-operator-ib-sriov", COMPONENT),
     deploys_driver=True,
 )

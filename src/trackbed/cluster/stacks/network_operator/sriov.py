@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from trackbed.cluster.stacks import sriov
 from trackbed.cluster.stacks.link_type import change_link_type, check_link_type
-from trackbed.cluster.stacks.network_operator.policy import NAMESPACE, POLICY_READY
+from trackbed.cluster.stacks.network_operator.policy import COMPONENT, NAMESPACE, POLICY_READY
 from trackbed.cluster.stacks.network_operator.secondary import SRIOV_PREFIX, build_policy, build_sriov_charts
 from trackbed.cluster.stacks.nv_ipam import DEALT_BLOCKS
 from trackbed.cluster.stacks.stack import Stack, Stage
@@ -56,6 +56,6 @@ STACK = Stack(
     stages=_build_stages,
     access=lambda plan: sriov.build_access(plan, SRIOV_PREFIX),
     refusals=_find_refusals,
-    warnings=lambda plan: sriov.find_warnings(plan, "network-operator-sriov"),
+    warnings=lambda plan: sriov.find_warnings(plan, "network-operator-sriov", COMPONENT),
     deploys_driver=True,
 )

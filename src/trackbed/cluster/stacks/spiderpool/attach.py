@@ -9,7 +9,7 @@ InfiniBand, macvlan) and its CRDs.
 from collections.abc import Iterator
 from typing import Any
 
-from trackbed.cluster.stacks import ib_kubernetes, sriov
+from trackbed.cluster.stacks import ib_kubernetes, sriov, sriov_nics
 from trackbed.cluster.stacks.access import Access
 from trackbed.cluster.stacks.groups import get_node_labels
 from trackbed.cluster.stacks.rails import build_networks, build_resources, choose_resource_prefix, list_port_hcas
@@ -23,10 +23,11 @@ from trackbed.cluster.stacks.spiderpool.pools import build_pools, list_ip_versio
 from trackbed.cluster.stacks.spiderpool.refusals import find_refusals
 from trackbed.cluster.stacks.stack import Chart, Stack, Stage, Wait
 from trackbed.cluster.stacks.traits import Share, Traits, Writes, count_multus_writes, count_node_addresses
+from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.model.ranges import V4, V6
 from trackbed.fabric.plan.plan import Plan
 
-NAMESPACE = "spiderpool"
+COMPONENT = NAMESPACE = "spiderpool"
 """Namespace of Spiderpool's chart and of its SR-IOV operator, which reads policies of its own namespace only."""
 MAX_SHARED_PODS = 500
 """Pods of a node that may share its ports, as in the example of the chart's values; more than a kubelet starts."""
@@ -46,7 +47,7 @@ def _build_charts(plan: Plan) -> tuple[Chart, ...]:
         else _build_sriov_operator_values(plan)
     )
     wait = Wait("deployment/spiderpool-controller", "condition=Available", NAMESPACE)
-    return (Chart("spiderpool", NAMESPACE, values, (wait,)),)
+    return (Chart(COMPONENT, NAMESPACE, values, (wait,)),)
 
 
 def _build_ip_versions(plan: Plan) -> dict[str, bool]:
@@ -99,6 +100,11 @@ def _build_policy_stage(plan: Plan) -> Stage:
     stage = next(iter(sriov.build_stages(plan, NAMESPACE, NAMESPACE, PREFIX)))
     pool_config = sriov.build_pool_config(plan, NAMESPACE, names_rdma_mode=False)
     return Stage(stage.name, (pool_config, *stage.objects), stage.waits)
+
+
+def _find_warnings(plan: Plan) -> Iterator[Problem]:
+    if choose_cni_plugin(plan) != "macvlan":
+        yield from sriov_nics.find_chart_warnings(plan, COMPONENT)
 
 
 def _build_access(plan: Plan) -> Access:
@@ -162,4 +168,5 @@ STACK = Stack(
     stages=_build_stages,
     access=_build_access,
     refusals=find_refusals,
+    warnings=_find_warnings,
 )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trackbed.cluster.stacks.objects import Manifest, build_manifest
+from trackbed.cluster.stacks.stack import ForeignObjects
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,16 @@ class OlmPackage:
 SRIOV = OlmPackage("sriov-network-operator", "redhat-operators", "openshift-sriov-network-operator")
 NFD = OlmPackage("nfd", "redhat-operators", "openshift-nfd")
 NVIDIA = OlmPackage("nvidia-network-operator", "certified-operators", "nvidia-network-operator")
+
+
+def describe_foreign_objects(package: OlmPackage) -> ForeignObjects:
+    """Return the objects by which the namespace of an operator is in use: groups and subscriptions of other names.
+
+    With a second OperatorGroup OLM fails every operator of the namespace (CSVReasonTooManyOperatorGroups of
+    pkg/controller/operators/olm/operator.go).
+    """
+    kinds = ("OperatorGroup.operators.coreos.com", "Subscription.operators.coreos.com")
+    return ForeignObjects(kinds, package.namespace, package.name)
 
 
 def build_subscription(package: OlmPackage) -> Iterator[Manifest]:

@@ -9,7 +9,7 @@ interface-level network sysctls") and NVIDIA's "Network Operator on OpenShift".
 
 from collections.abc import Iterator
 
-from trackbed.cluster.stacks import pod_ipam, sriov
+from trackbed.cluster.stacks import pod_ipam, sriov, sriov_nics
 from trackbed.cluster.stacks.network_operator import policy as nvidia
 from trackbed.cluster.stacks.nv_ipam import DEALT_BLOCKS
 from trackbed.cluster.stacks.objects import Manifest, build_manifest
@@ -24,12 +24,16 @@ from trackbed.fabric.plan.plan import Plan
 NAMESPACE = olm.SRIOV.namespace
 ALLOWED_SYSCTLS = (
     *(f"ipv4.conf.IFNAME.{name}" for name in ("accept_redirects", "accept_source_route", "arp_accept", "arp_notify")),
-    *(f"ipv4.conf.IFNAME.{name}" for name in ("disable_policy", "secure_redirects", "send_redirects")),
+    *(f"ipv4.conf.IFNAME.{name}" for name in ("disable_policy", "rp_filter", "secure_redirects", "send_redirects")),
     *(f"ipv6.conf.IFNAME.{name}" for name in ("accept_ra", "accept_redirects", "accept_source_route", "arp_accept")),
     *(f"ipv6.conf.IFNAME.{name}" for name in ("arp_notify", "disable_ipv6", "disable_policy")),
     *(f"ipv6.neigh.IFNAME.{name}" for name in ("base_reachable_time_ms", "retrans_time_ms")),
 )
-"""The sysctls in the cluster network operator's default allowlist, which the ConfigMap replaces as a whole."""
+"""The sysctls in the cluster network operator's default allowlist, which the ConfigMap replaces as a whole.
+
+Source: bindata/network/multus/004-sysctl-configmap.yaml of openshift/cluster-network-operator, the 14 entries of 4.16
+to 4.22, and 3 that its commit a3243a3e adds: rp_filter, disable_ipv6, and disable_policy of IPv6.
+"""
 
 ALLOWED_VOLUME_TYPES = (
     "configMap",
@@ -45,9 +49,9 @@ ALLOWED_VOLUME_TYPES = (
 
 
 def _build_stages(plan: Plan) -> Iterator[Stage]:
-    yield Stage("subscriptions", _build_subscriptions(plan), tuple(_build_operator_waits(plan)))
+    yield from _build_subscription_stages(plan)
     yield Stage("memory locking", (_build_security_context_constraints(plan),))
-    yield Stage("sysctls", (_build_sysctl_allowlist(),))
+    yield Stage("sysctls", (_build_sysctl_allowlist(),), force=True)
     objects = (sriov.build_pool_config(plan, NAMESPACE), build_operator_config(plan, NAMESPACE, webhooks=True))
     yield Stage("operator", objects)
     if _needs_nvidia_operator(plan):
@@ -60,14 +64,23 @@ def _needs_nvidia_operator(plan: Plan) -> bool:
     return pod_ipam.uses_nv_ipam(plan) or plan.kubernetes.driver == "container"
 
 
-def _build_subscriptions(plan: Plan) -> Iterator[Manifest]:
-    for package in (olm.NFD, olm.SRIOV, *((olm.NVIDIA,) if _needs_nvidia_operator(plan) else ())):
-        yield from olm.build_subscription(package)
+def _build_subscription_stages(plan: Plan) -> Iterator[Stage]:
+    """Yield a stage for each operator, as any may be installed already. OLM installs them beside each other."""
+    packages = (olm.NFD, olm.SRIOV, *((olm.NVIDIA,) if _needs_nvidia_operator(plan) else ()))
+    waits = tuple(_build_operator_waits(plan))
+    for package in packages:
+        yield Stage(
+            f"subscription {package.name}",
+            olm.build_subscription(package),
+            waits if package is packages[-1] else (),
+            before_labels=True,
+            yields_to=olm.describe_foreign_objects(package),
+        )
 
 
 def _build_operator_waits(plan: Plan) -> Iterator[Wait]:
     """Yield waits for the operators' CRDs and the SR-IOV operator, which OLM installs after the subscriptions."""
-    kinds = ["sriovnetworknodepolicies.sriovnetwork.openshift.io"]
+    kinds = ["nodefeaturerules.nfd.openshift.io", "sriovnetworknodepolicies.sriovnetwork.openshift.io"]
     kinds += ["nicclusterpolicies.mellanox.com"] if _needs_nvidia_operator(plan) else []
     for kind in kinds:
         yield Wait(f"customresourcedefinition/{kind}", "condition=Established")
@@ -106,7 +119,11 @@ def _build_security_context_constraints(plan: Plan) -> Manifest:
 
 
 def _build_sysctl_allowlist() -> Manifest:
-    """Return Multus' allowlist of the sysctls that networks may set: the platform's defaults and those of rails."""
+    """Return Multus' allowlist of the sysctls that networks may set: the platform's defaults and those of rails.
+
+    The cluster network operator creates it with its defaults, owns the field, and never updates it. It creates it again
+    when it is deleted (pkg/controller/allowlist/allowlist_controller.go).
+    """
     names = sorted({*ALLOWED_SYSCTLS, *(f"ipv4.conf.IFNAME.{name}" for name in sriov.POD_SYSCTLS)})
     lines = "".join(f"^net.{name}$\n" for name in names)
     return build_manifest("v1", "ConfigMap", "cni-sysctl-allowlist", "openshift-multus", data={"allowlist.conf": lines})
@@ -138,16 +155,16 @@ STACK = Stack(
         "released",
         "Red Hat's product",
         count_multus_writes,
-        kubernetes="1.29",
-        operators=("OpenShift 4.16 with OLM",),
+        kubernetes="1.31",
+        operators=("OpenShift 4.18 with OLM",),
         only_for="OpenShift",
     ),
     needs=(
-        "OpenShift 4.16 or later, its catalogues redhat-operators and certified-operators",
+        "OpenShift 4.18 or later (the first with rdmaMode), its catalogues redhat-operators and certified-operators",
         "a NodeFeatureDiscovery object (nfd.openshift.io/v1), for the label of the fabric's nodes",
         "vfs.count of 1 to 128 (InfiniBand: 16), SR-IOV enabled in firmware and BIOS",
         "nodes that may be drained and rebooted, a tenth of them at once",
-        "the right to replace ConfigMap cni-sysctl-allowlist: keep entries of your own by adding them again",
+        "ConfigMap cni-sysctl-allowlist, which is replaced also where it was edited: add entries of your own again",
         "with kubernetes.ipam whereabouts: the platform's own, its reconciler switched on in the cluster's Network",
     ),
     cannot=(
@@ -160,7 +177,7 @@ STACK = Stack(
     stages=_build_stages,
     access=lambda plan: sriov.build_access(plan, PREFIX),
     refusals=_find_refusals,
-    warnings=sriov.find_nic_warnings,
+    warnings=sriov_nics.find_openshift_warnings,
     platform_operators=True,
     deploys_driver=True,
 )

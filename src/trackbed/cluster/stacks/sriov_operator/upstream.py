@@ -80,5 +80,5 @@ STACK = Stack(
     stages=_build_stages,
     access=lambda plan: sriov.build_access(plan, PREFIX),
     refusals=_find_refusals,
-    warnings=lambda plan: sriov.find_warnings(plan, "sriov-operator"),
+    warnings=lambda plan: sriov.find_warnings(plan, "sriov-operator", COMPONENT),
 )
