@@ -119,7 +119,8 @@ def test_what_differs_is_shown_by_its_fields_before_anybody_is_asked(api_server:
     serve(api_server)
     with connect(str(api_server)) as client:
         [daemon] = client.list("apps/v1", "DaemonSet", "trackbed-system")
-        metadata = {"name": daemon["metadata"]["name"], "namespace": "trackbed-system", "labels": {PART_OF: "taken"}}
+        labels = {"app.kubernetes.io/name": "taken"}
+        metadata = {"name": daemon["metadata"]["name"], "namespace": "trackbed-system", "labels": labels}
         taken = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata}
         client.apply(taken, manager="somebody", force=True)
     shown = run("apply", "native", fabric=fabric, kubeconfig=api_server)
@@ -127,7 +128,30 @@ def test_what_differs_is_shown_by_its_fields_before_anybody_is_asked(api_server:
     assert "conflict  DaemonSet trackbed-agent in trackbed-system" in shown.stdout
     assert "standard input is no terminal to confirm on; add --yes to apply" in shown.stderr
     forced = run("apply", "native", "--yes", "--force", fabric=fabric, kubeconfig=api_server)
-    assert (forced.exit_code, f"          .metadata.labels.{PART_OF}: taken -> applyset-" in forced.stdout) == (0, True)
+    assert (forced.exit_code, "          .metadata.labels.app.kubernetes.io/name: taken -> " in forced.stdout) == (
+        0,
+        True,
+    )
+    run("apply", "native", "--remove", "--yes", "--wait", "0", fabric=fabric, kubeconfig=api_server)
+
+
+def test_objects_of_another_fabric_are_refused_also_with_force_and_left_by_its_removal(
+    api_server: Path, fabric: str
+) -> None:
+    run("apply", "native", "--yes", "--wait", "0", fabric=fabric, kubeconfig=api_server)
+    second = Path(fabric).with_name("second.yaml")
+    second.write_text(FABRIC.replace("{name: rolled}", "{name: second}"))
+    shown = run("diff", "native", fabric=str(second), kubeconfig=api_server)
+    line = "DaemonSet trackbed-agent in trackbed-system is part of trackbed-rolled-native in namespace "
+    assert (shown.exit_code, f"          {line}" in shown.stdout) == (1, True)
+    assert "refused   DaemonSet trackbed-agent in trackbed-system\n" in shown.stdout
+    forced = run("apply", "native", "--yes", "--force", "--wait", "0", fabric=str(second), kubeconfig=api_server)
+    assert forced.exit_code == 2
+    assert "nothing was changed: objects belong to other ApplySets and are left alone, also with --f" in forced.stderr
+    assert f"\n  {line}" in forced.stderr
+    run("apply", "native", "--remove", "--yes", "--wait", "0", fabric=str(second), kubeconfig=api_server)
+    with connect(str(api_server)) as client:
+        assert len(list(client.list("apps/v1", "DaemonSet", "trackbed-system"))) == 1
     run("apply", "native", "--remove", "--yes", "--wait", "0", fabric=fabric, kubeconfig=api_server)
 
 

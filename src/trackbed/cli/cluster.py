@@ -55,6 +55,8 @@ class _StackTarget(NamedTuple):
     options: RunOptions
     build_steps: Callable[[], Sequence[Step]]
     """Builds the steps anew at each call, because their objects can be iterated only once."""
+    list_kinds: Callable[[], list[str]]
+    """Renders the stack and returns its kinds in the order of its stages."""
 
 
 @click.command("cluster")
@@ -97,14 +99,17 @@ def apply_cluster(
     with _open_target(name, fabric_file, reach, force=force, seconds=seconds) as forward:
         case = _to_undo_target(forward) if undo else forward._replace(build_steps=tuple) if remove else forward
         changes = _preview_and_print(case, output_format)
+        _check_membership(changes)
         if not undo and not remove:
             _check_helm(changes)
         packed = None if undo or remove else _pack_present_state(case, changes)
         _confirm_changes(changes, yes=yes)
         if remove:
-            _run_stack(case, output_format, recorded_run.remove_stack)
+            _run_stack(case, output_format, recorded_run.remove_stack, case.list_kinds())
         elif undo:
-            _run_stack(case, output_format, lambda run: recorded_run.roll_back(run, case.build_steps()))
+            _run_stack(
+                case, output_format, lambda run: recorded_run.roll_back(run, case.build_steps()), case.list_kinds()
+            )
         else:
             _run_stack(case, output_format, lambda run: recorded_run.apply_forward(run, case.build_steps(), packed))
 
@@ -136,6 +141,15 @@ def _preview_and_print(case: _StackTarget, output_format: str) -> list[ObjectCha
     if output_format == "text":
         _print_changes(changes)
     return changes
+
+
+def _check_membership(changes: Sequence[ObjectChange]) -> None:
+    """Exit with status 2 before anything is asked or changed, if an object belongs to another ApplySet."""
+    from trackbed.cluster.rollout.membership import build_membership_error
+    from trackbed.cluster.rollout.options import REFUSED
+
+    if lines := [line for change in changes if change.outcome == REFUSED for line in change.fields]:
+        refuse(build_membership_error("nothing was changed", lines))
 
 
 def _check_helm(changes: Sequence[ObjectChange]) -> None:
@@ -175,13 +189,16 @@ def _pack_present_state(case: _StackTarget, changes: Sequence[ObjectChange]) -> 
 
 
 def _run_stack(
-    case: _StackTarget, output_format: str, operation: Callable[[StackRun], Coroutine[Any, Any, None]]
+    case: _StackTarget,
+    output_format: str,
+    operation: Callable[[StackRun], Coroutine[Any, Any, None]],
+    stage_kinds: Sequence[str] = (),
 ) -> None:
     from trackbed.cluster.rollout.helm import HelmError
     from trackbed.cluster.rollout.options import StuckError
     from trackbed.cluster.rollout.stack_run import StackRun
 
-    run = StackRun(case.cluster.client, case.applyset, case.options, _print_progress)
+    run = StackRun(case.cluster.client, case.applyset, case.options, _print_progress, stage_kinds=list(stage_kinds))
     try:
         case.cluster.run(operation(run))
     except (StuckError, HelmError) as error:
@@ -217,6 +234,7 @@ def _open_target(
     from trackbed.cluster.rollout.applyset import build_applyset
     from trackbed.cluster.rollout.helm import Helm
     from trackbed.cluster.rollout.options import RunOptions
+    from trackbed.cluster.rollout.recorded_run import list_kinds
 
     stack, plan = load_stack(name, fabric_file)
     if not stack.has_objects:
@@ -226,7 +244,11 @@ def _open_target(
     options = RunOptions(f"trackbed-{name}", force, seconds, helm.install)
     with open_cluster(reach["kubeconfig"], reach["context"]) as cluster:
         yield _StackTarget(
-            cluster, build_applyset(plan, name), options, lambda: _build_steps(stack, plan, reach["skip"])
+            cluster,
+            build_applyset(plan, name),
+            options,
+            lambda: _build_steps(stack, plan, reach["skip"]),
+            lambda: list_kinds(_build_steps(stack, plan, ("all",))),
         )
 
 

@@ -30,6 +30,8 @@ class Interrupted(Exception):  # noqa: N818 - stands for whatever ends a run
 def client(api_server: Path) -> Iterator[BlockingClient]:
     with connect(str(api_server)) as blocking_client:
         blocking_client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        for body in blocking_client.list("v1", "ConfigMap", NAMESPACE):
+            blocking_client.delete(body)
         yield blocking_client
 
 

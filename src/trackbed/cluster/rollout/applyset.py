@@ -93,6 +93,15 @@ async def iter_applysets(client: DynamicClient) -> AsyncIterator[ApplySet]:
             yield ApplySet(parent["metadata"]["name"], parent["metadata"]["namespace"])
 
 
+async def find_applyset(client: DynamicClient, set_id: str) -> ApplySet | None:
+    """Return the set of an id by its parent; None if no ConfigMap is its parent. Raises KubeError."""
+    async for parent in client.iter_objects("v1", "ConfigMap", selector=f"{_ID}={set_id}"):
+        applyset = ApplySet(parent["metadata"]["name"], parent["metadata"]["namespace"])
+        if applyset.id == set_id:
+            return applyset
+    return None
+
+
 class ApplySetScope(NamedTuple):
     """The kinds and the namespaces that may have members of a set."""
 

@@ -73,19 +73,22 @@ def _decompress(packed: bytes) -> bytes:
 
 
 async def pack_objects(
-    client: DynamicClient, applyset: ApplySet, options: RunOptions, objects: Iterable[Object]
+    client: DynamicClient, applyset: ApplySet, manager: str, objects: Iterable[tuple[Object, RunOptions]]
 ) -> str:
-    """Return the members of a set and the current state of `objects`, packed for a record. Raises KubeError."""
+    """Return the members of a set and the current state of `objects`, packed for a record. Raises KubeError.
+
+    Each object has the options by which it is applied: with `force` the fields of other managers are kept, too.
+    """
     members = [member async for member in iter_members(client, applyset)]
     members.sort(key=lambda member: str(member["metadata"].get("creationTimestamp", "")))
     live_objects = {to_object_key(member): member for member in members}
-    packed = {key: select_owned_fields(member, options.manager) for key, member in live_objects.items()}
-    for body in objects:
+    packed = {key: select_owned_fields(member, manager) for key, member in live_objects.items()}
+    for body, options in objects:
         key = to_object_key(body)
         live = live_objects.get(key) or await _find_live_if_served(client, body)
         if live is None or is_shared_kind(body["kind"]):
             continue
-        fields = packed.get(key) or select_owned_fields(live, options.manager)
+        fields = packed.get(key) or select_owned_fields(live, manager)
         packed[key] = merge_fields(fields, mask_fields(live, body)) if options.force else fields
     raw = msgspec.json.encode(list(packed.values()))
     return base64.b64encode(lzma.compress(raw, preset=_PRESET)).decode()

@@ -1,14 +1,17 @@
 """Options of a run, the outcome for each object, and the errors that end a run."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.rollout.applyset import ApplySet
 from trackbed.cluster.rollout.gates import Gate
-from trackbed.cluster.stacks.install.steps import InstallChart
+from trackbed.cluster.stacks.install.steps import ApplyFile, InstallChart
 from trackbed.cluster.stacks.stack import AnyWait
 
+REFUSED = "refused"
+"""Outcome for an object of another ApplySet."""
 _SHARED_KINDS = frozenset({"Namespace", "CustomResourceDefinition"})
 
 
@@ -18,6 +21,10 @@ class StuckError(Exception):
 
 class FieldConflictError(StuckError):
     """Other field managers own fields that the stack needs."""
+
+
+class ForeignMemberError(FieldConflictError):
+    """Objects of the stack belong to another ApplySet; they are left alone, also with --force."""
 
 
 class KindMissingError(StuckError):
@@ -35,7 +42,7 @@ class GateTimeoutError(StuckError):
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """The outcome for one object or chart: created, changed, same, removed, conflict."""
+    """The outcome for one object or chart: created, changed, same, removed, conflict, refused."""
 
     what: str
     outcome: str
@@ -61,6 +68,14 @@ class RunOptions:
     def add_label(self, applyset: ApplySet, body: Object) -> Object:
         """Return the object to apply: with the label of the set, unless its kind is shared or `adds_label` is false."""
         return applyset.add_label(body) if self.adds_label and not is_shared_kind(body["kind"]) else body
+
+    def adapt_to_step(self, step: ApplyFile) -> Self:
+        """Return the options for the objects of a step.
+
+        A step with `force` has objects that the platform creates: their fields are taken over, and they become no
+        members of the set, so that they are never deleted.
+        """
+        return replace(self, force=True, adds_label=False) if step.force else self
 
     def get_timeout(self, default_seconds: int) -> int:
         """Return the time limit in seconds of a gate whose own limit is `default_seconds`."""

@@ -1,6 +1,7 @@
 """Preview of a run by dry runs on the server, so that its defaults and admission are included."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -9,7 +10,9 @@ from trackbed.cluster.api.errors import ApiRefusedError, UnknownKindError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.rollout.applyset import ApplySet, ObjectKey, find_live_object, iter_members, to_object_key
 from trackbed.cluster.rollout.lost_pools import SECTION, describe_lost_pools, describe_pools_of_others, drops_nv_ipam
-from trackbed.cluster.rollout.options import ObjectChange, RunOptions, format_object_name
+from trackbed.cluster.rollout.membership import MembershipCheck
+from trackbed.cluster.rollout.options import REFUSED, ObjectChange, RunOptions, format_object_name
+from trackbed.cluster.rollout.other_installation import describe_other_installation
 from trackbed.cluster.stacks.install.steps import ApplyFile, InstallChart, Step
 
 BY_HELM = "by helm, installed or upgraded"
@@ -23,12 +26,18 @@ async def iter_preview(
     client: DynamicClient, applyset: ApplySet, options: RunOptions, steps: Iterable[Step]
 ) -> AsyncIterator[ObjectChange]:
     """Yield the outcome of a run for each chart and object, then for each stale member. Raises KubeError."""
+    preview = _Preview(client, applyset, MembershipCheck(client, applyset))
     applied = set()
     for step in steps:
         if isinstance(step, InstallChart) and options.install is not None:
             yield ObjectChange(f"chart {step.release_name} {step.version}", BY_HELM)
-        for body in step.objects if isinstance(step, ApplyFile) else ():
-            change, key = await _preview_object(client, applyset, options, body)
+        if not isinstance(step, ApplyFile):
+            continue
+        if await describe_other_installation(client, step):
+            applied |= {to_object_key(body) for body in step.objects}
+            continue
+        for body in step.objects:
+            change, key = await preview.compare(body, options.adapt_to_step(step))
             applied.add(key)
             yield change
     stale = [member async for member in iter_members(client, applyset) if to_object_key(member) not in applied]
@@ -38,30 +47,43 @@ async def iter_preview(
         yield ObjectChange(format_object_name(member), "removed", fields)
 
 
-async def _preview_object(
-    client: DynamicClient, applyset: ApplySet, options: RunOptions, body: Object
-) -> tuple[ObjectChange, ObjectKey]:
-    """Return the outcome of a run for one object, and its key with the namespace that the server chose."""
-    labelled = options.add_label(applyset, body)
-    try:
-        response = await client.apply(labelled, manager=options.manager, force=options.force, dry_run=True)
-    except UnknownKindError:
-        return ObjectChange(format_object_name(body), "created, once its kind is there"), to_object_key(body)
-    except ApiRefusedError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return ObjectChange(format_object_name(body), "created, once its namespace is there"), to_object_key(body)
-        if error.status != HTTPStatus.CONFLICT:
-            raise
-        return ObjectChange(format_object_name(body), "conflict", (error.message,)), to_object_key(body)
-    name, key = format_object_name(response.body), to_object_key(response.body)
-    live = await find_live_object(client, response.body)
-    if live is None:
-        return ObjectChange(name, "created"), key
-    fields = tuple(iter_differences(_drop_server_fields(live), _drop_server_fields(response.body)))
-    if drops_nv_ipam(live, response.body):
-        loss = await describe_pools_of_others(client, applyset, SECTION)
-        fields = (*((loss,) if loss else ()), *fields)
-    return ObjectChange(name, "changed" if fields else "same", fields), key
+@dataclass(frozen=True, slots=True)
+class _Preview:
+    """Comparison of wanted objects with those of a cluster."""
+
+    client: DynamicClient
+    applyset: ApplySet
+    membership: MembershipCheck
+
+    async def compare(self, body: Object, options: RunOptions) -> tuple[ObjectChange, ObjectKey]:
+        """Return the outcome of a run for one object, and its key with the namespace that the server chose."""
+        name, key = format_object_name(body), to_object_key(body)
+        try:
+            live = await find_live_object(self.client, body)
+            if owner := await self.membership.describe_owner(live):
+                return ObjectChange(name, REFUSED, (owner,)), key
+            labelled = options.add_label(self.applyset, body)
+            response = await self.client.apply(labelled, manager=options.manager, force=options.force, dry_run=True)
+        except UnknownKindError:
+            return ObjectChange(name, "created, once its kind is there"), key
+        except ApiRefusedError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return ObjectChange(name, "created, once its namespace is there"), key
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+            return ObjectChange(name, "conflict", (error.message,)), key
+        return await self._compare_response(live, response.body), to_object_key(response.body)
+
+    async def _compare_response(self, live: Object | None, updated: Object) -> ObjectChange:
+        """Return the outcome of a dry run whose result is `updated`."""
+        name = format_object_name(updated)
+        if live is None:
+            return ObjectChange(name, "created")
+        fields = tuple(iter_differences(_drop_server_fields(live), _drop_server_fields(updated)))
+        if drops_nv_ipam(live, updated):
+            loss = await describe_pools_of_others(self.client, self.applyset, SECTION)
+            fields = (*((loss,) if loss else ()), *fields)
+        return ObjectChange(name, "changed" if fields else "same", fields)
 
 
 def _drop_server_fields(body: Object) -> Object:

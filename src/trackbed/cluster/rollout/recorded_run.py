@@ -6,7 +6,7 @@ from dataclasses import replace
 from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.rollout import history
-from trackbed.cluster.rollout.applyset import ApplySet
+from trackbed.cluster.rollout.applyset import ApplySet, to_object_key
 from trackbed.cluster.rollout.history import RunRecord
 from trackbed.cluster.rollout.options import RunOptions
 from trackbed.cluster.rollout.stack_run import StackRun
@@ -18,7 +18,10 @@ async def pack_current_state(
     client: DynamicClient, applyset: ApplySet, options: RunOptions, steps: Iterable[Step]
 ) -> str:
     """Return the current objects of the set and of the steps, packed for `apply_forward`. Raises KubeError."""
-    return await history.pack_objects(client, applyset, options, _iter_objects(steps))
+    objects = (
+        (body, options.adapt_to_step(step)) for step in steps if isinstance(step, ApplyFile) for body in step.objects
+    )
+    return await history.pack_objects(client, applyset, options.manager, objects)
 
 
 async def apply_forward(run: StackRun, steps: Iterable[Step], packed: str | None) -> None:
@@ -53,7 +56,7 @@ async def roll_back(run: StackRun, steps: Sequence[Step]) -> None:
 
 
 async def remove_stack(run: StackRun) -> None:
-    """Delete all objects of the stack, and the records of its runs. Raises KubeError."""
+    """Delete all objects of the stack, and the records of its runs. Raises StuckError, KubeError."""
     await run.delete_members()
     await history.delete_records(run.client, run.applyset)
 
@@ -64,6 +67,11 @@ def build_rollout_waits(objects: Iterable[Object]) -> tuple[Wait, ...]:
     return tuple(
         Wait(f"daemonset/{metadata['name']}", ROLLED_OUT, metadata.get("namespace")) for metadata in daemon_sets
     )
+
+
+def list_kinds(steps: Iterable[Step]) -> list[str]:
+    """Return the kinds of all steps (`ObjectKey.group_kind`) in the order in which a run applies them."""
+    return list(dict.fromkeys(to_object_key(body).group_kind for body in _iter_objects(steps)))
 
 
 def _iter_objects(steps: Iterable[Step]) -> Iterable[Object]:

@@ -3,13 +3,14 @@
     step: chart     helm upgrade --install, with the values on standard input
     step: objects   server-side apply, one after the other; conflicts with other managers are reported
     its gates       checked until they are open, or until their time limit
-    at the end      members of the set that no step contains are deleted; never a namespace or a CRD
+    at the end      members of the set that no step contains are deleted (removal); never a namespace or a CRD
+
+Objects of another set are never changed (membership).
 
 A run is idempotent: it changes only what differs, so it also completes an interrupted run.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -19,7 +20,6 @@ from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import ApiRefusedError, KubeError, UnknownKindError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.rollout import gates
-from trackbed.cluster.rollout.agent_removal import REMOVAL_SECONDS, is_agent_daemon_set, remove_agents
 from trackbed.cluster.rollout.applyset import (
     ApplySet,
     ObjectKey,
@@ -28,7 +28,9 @@ from trackbed.cluster.rollout.applyset import (
     read_scope,
     to_object_key,
 )
+from trackbed.cluster.rollout.attempts import iter_attempts
 from trackbed.cluster.rollout.lost_pools import SECTION, describe_lost_pools, describe_pools_of_others, drops_nv_ipam
+from trackbed.cluster.rollout.membership import MembershipCheck, build_membership_error
 from trackbed.cluster.rollout.options import (
     FieldConflictError,
     GateTimeoutError,
@@ -39,17 +41,16 @@ from trackbed.cluster.rollout.options import (
     format_object_name,
     is_shared_kind,
 )
+from trackbed.cluster.rollout.other_installation import describe_other_installation
+from trackbed.cluster.rollout.removal import Removal, order_for_removal
 from trackbed.cluster.stacks.install.steps import ApplyFile, InstallChart, Step, WaitForLabel
 from trackbed.cluster.stacks.stack import AnyWait
 
 _T = TypeVar("_T")
 _END = object()
-_POLL_SECONDS = 2.0
 _KIND_SECONDS = 30
 """Time limit for a server to serve a kind after its CRD was created."""
 _BOOKKEEPING = frozenset({"managedFields", "resourceVersion"})
-_REST_FACTOR = 4
-"""The pause after a check lasts at least this many times as long as the check."""
 
 
 @dataclass(slots=True)
@@ -66,6 +67,15 @@ class StackRun:
     _kinds: set[str] = field(default_factory=set)
     _namespaces: set[str] = field(default_factory=set)
     applied: set[ObjectKey] = field(default_factory=set)
+    stage_kinds: list[str] = field(default_factory=list)
+    """Kinds (`ObjectKey.group_kind`) in the order in which the stack applies them; `apply_steps` adds those it applies.
+
+    The reverse is the order of a removal.
+    """
+    _membership: MembershipCheck = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._membership = MembershipCheck(self.client, self.applyset)
 
     async def apply_steps(self, steps: Iterable[Step]) -> None:
         """Apply all steps, then delete stale members. Raises StuckError, KubeError."""
@@ -80,14 +90,14 @@ class StackRun:
         await self._write_parent({key.group_kind for key in kept}, {key.namespace for key in kept})
 
     async def delete_members(self) -> None:
-        """Delete every member of the set, and its parent. Raises KubeError."""
+        """Delete every member of the set, and its parent. Raises StuckError, KubeError."""
         await self._delete_stale_members([member async for member in iter_members(self.client, self.applyset)])
         await self.client.delete(self.applyset.build_parent((), ()))
 
     async def wait_for_gate(self, wait: AnyWait) -> None:
         """Wait until a gate opens, and report what is missing. Raises GateTimeoutError."""
         gate = gates.Gate(holds=False)
-        async for _ in self._iter_attempts(wait.timeout_seconds):
+        async for _ in iter_attempts(self.options.get_timeout(wait.timeout_seconds)):
             before, gate = gate, await self._check_gate(wait)
             if gate.holds:
                 return
@@ -107,26 +117,40 @@ class StackRun:
 
     async def _apply_objects(self, step: ApplyFile) -> None:
         """Apply the objects of a step. Raises FieldConflictError for all conflicts together."""
+        if others := await describe_other_installation(self.client, step):
+            self.report(f"leaving out {step.title}, as the cluster has {others}")
+            self.applied |= {to_object_key(body) for body in step.objects}  # those of an earlier run are kept
+            return
         self.report(f"applying {step.title}")
-        conflicts = [why async for body in _iter_in_thread(step.objects) if (why := await self._apply_object(body))]
+        options = self.options.adapt_to_step(step)
+        conflicts: list[str] = []
+        refusals: list[str] = []
+        async for body in _iter_in_thread(step.objects):
+            await self._wait_for_kind(body)
+            live = await find_live_object(self.client, body)
+            if owner := await self._membership.describe_owner(live):
+                refusals.append(owner)
+            elif conflict := await self._apply_object(body, live, options):
+                conflicts.append(conflict)
+        if refusals:
+            raise build_membership_error(step.title, refusals)
         if conflicts:
             lines = "".join(f"\n  {why}" for why in conflicts)
             raise FieldConflictError(
                 f"{step.title}: others own fields that are wanted here; --force takes them over:{lines}"
             )
 
-    async def _apply_object(self, body: Object) -> str:
-        """Apply one object; return the conflict with other field managers as text, empty if there is none."""
-        await self._wait_for_kind(body)
+    async def _apply_object(self, body: Object, live: Object | None, options: RunOptions) -> str:
+        """Apply one object; return the conflict with other field managers as text, empty if there is none.
+
+        `live` is read just before, since controllers write into objects all the time.
+        """
         await self._add_to_parent(body)
-        live = await find_live_object(
-            self.client, body
-        )  # read just before the write, since controllers write into objects all the time
-        labelled = self.options.add_label(self.applyset, body)
+        labelled = options.add_label(self.applyset, body)
         try:
             if drops_nv_ipam(live, body):
                 await self._hold_back_for_pools(live, labelled)
-            response = await self.client.apply(labelled, manager=self.options.manager, force=self.options.force)
+            response = await self.client.apply(labelled, manager=options.manager, force=options.force)
         except ApiRefusedError as error:
             if error.status == HTTPStatus.CONFLICT:
                 return str(error)
@@ -156,7 +180,7 @@ class StackRun:
     async def _wait_for_kind(self, body: Object) -> None:
         """Wait until the server serves an object's kind, shortly after its CRD is created. Raises KindMissingError."""
         why = ""
-        async for _ in self._iter_attempts(_KIND_SECONDS):
+        async for _ in iter_attempts(self.options.get_timeout(_KIND_SECONDS)):
             try:
                 await self.client.get_resource(body["apiVersion"], body["kind"])
             except UnknownKindError as error:
@@ -173,6 +197,8 @@ class StackRun:
         if is_shared_kind(body["kind"]):
             return
         kind, namespace = to_object_key(body).group_kind, body["metadata"].get("namespace", "")
+        if kind not in self.stage_kinds:
+            self.stage_kinds.append(kind)
         if kind not in self._kinds or namespace not in {*self._namespaces, ""}:
             self._kinds.add(kind)
             self._namespaces.add(namespace)
@@ -185,7 +211,7 @@ class StackRun:
     async def _wait_for_labels(self, step: WaitForLabel) -> None:
         """Wait until all nodes have the fabric's label. Raises StuckError if no node has it after the time limit."""
         count = 0
-        async for _ in self._iter_attempts(step.timeout_seconds):
+        async for _ in iter_attempts(self.options.get_timeout(step.timeout_seconds)):
             count = await gates.count_labelled_nodes(self.client, step.label)
             if count >= step.node_count:
                 return
@@ -201,27 +227,15 @@ class StackRun:
         except KubeError as error:
             return gates.Gate(holds=False, missing=(str(error),), remedy="see that the API server answers")
 
-    async def _iter_attempts(self, seconds: int) -> AsyncIterator[None]:
-        """Yield before each attempt until the time limit. A slow attempt is followed by a longer pause."""
-        deadline = time.monotonic() + self.options.get_timeout(seconds)
-        while True:
-            began = time.monotonic()
-            yield
-            now = time.monotonic()
-            if now >= deadline:
-                return
-            await asyncio.sleep(min(max(_POLL_SECONDS, _REST_FACTOR * (now - began)), deadline - now))
-
     async def _delete_stale_members(self, candidates: Iterable[Object]) -> None:
         """Delete the candidates that this run has not applied. Raises StuckError, KubeError."""
         stale = [body for body in candidates if to_object_key(body) not in self.applied]
         self._check_loss(await describe_lost_pools(self.client, self.applyset, stale))
-        for body in stale:
-            if is_agent_daemon_set(body):
-                limit = self.options.get_timeout(int(REMOVAL_SECONDS))
-                await remove_agents(self.client, body["metadata"]["namespace"], self.report, limit)
-            await self.client.delete(body)
-            self.changes.append(ObjectChange(format_object_name(body), "removed"))
+        removal = Removal(self.client, self.applyset, self.options, self.report, resumes=not self.applied)
+        await removal.delete(order_for_removal(stale, self.stage_kinds), self._record_deletion)
+
+    def _record_deletion(self, body: Object) -> None:
+        self.changes.append(ObjectChange(format_object_name(body), "removed"))
 
 
 def _drop_bookkeeping(body: Object) -> Object:
