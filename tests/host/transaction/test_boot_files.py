@@ -97,6 +97,7 @@ def test_an_entry_that_is_overridden_stays_so_while_its_port_is_in_a_pod(place: 
 def test_apply_writes_the_overrides_and_undo_takes_them_back(place: Host) -> None:
     install_netplan(place.machine.root, MAAS)
     generate(place, f"MACAddress={MACS[0]}")
+    assert all("overrides it until --undo" in warning for warning in select(place).warnings)
     before = everything_below(place.machine.root)
     apply(place.machine, iter_settings(NODE), place.records, select(place).files)
     assert apply(place.machine, iter_settings(NODE), place.records, select(place).files).files == ()

@@ -55,7 +55,8 @@ def select_files(
     files = {**render(chosen), **overrides}
     warnings = tuple(_iter_warnings(machine, node, ports, overrides))
     mentioned = {warning.partition(":")[0] for warning in warnings}
-    return BootFiles(files, (*warnings, *_iter_unit_warnings(machine, ports, files, mentioned)))
+    handled = netplan_entries.list_generated_files(machine) if chosen == "netplan" else frozenset()
+    return BootFiles(files, (*warnings, *_iter_unit_warnings(machine, ports, files, mentioned | handled)))
 
 
 def _check_masters(state: HostState, ports: Mapping[str, Link]) -> None:
@@ -141,11 +142,11 @@ def _iter_warnings(
 
 
 def _iter_unit_warnings(
-    machine: Machine, ports: Mapping[str, Link], files: Iterable[str], mentioned: Collection[str]
+    machine: Machine, ports: Mapping[str, Link], files: Iterable[str], handled: Collection[str]
 ) -> Iterator[str]:
-    """Yield warnings about units of others that match ports first, unless a line of theirs has been warned of."""
+    """Yield warnings about units of others that match ports first, without those that are `handled` otherwise."""
     for path, matched in iter_earlier_units(machine, ports, files):
-        if path not in mentioned:
+        if path not in handled:
             yield (
                 f"{path}: its [Match] fits {', '.join(matched)} before Trackbed's file does, which has no effect then;"
                 " let it match its own ports only"

@@ -76,6 +76,11 @@ def list_entries(machine: Machine) -> tuple[Entry, ...]:
     return tuple(_read_entry(machine, stem) for stem in sorted(stems))
 
 
+def list_generated_files(machine: Machine) -> frozenset[str]:
+    """Return the paths of the files that netplan has generated for networkd and udev."""
+    return frozenset(f"{_GENERATED}/{path.name}" for path in machine.locate(_GENERATED).glob(f"{_PREFIX}*"))
+
+
 def _to_stem(machine: Machine, name: str) -> str:
     stems = {path.stem for path in machine.locate(_GENERATED).glob(f"{_PREFIX}*")}
     return next(stem for stem in stems if unquote(stem) == f"{_PREFIX}{name}")
