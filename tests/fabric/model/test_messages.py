@@ -504,10 +504,10 @@ FABRICS = {
     "range too small for the lock's holes": (
         addressing("{scheme: shared-subnet, ipv4: 10.0.0.0/23}") + LOCK + "{gpu-0: 99}\n",
         (
-            "f.yaml:7:45: error: 10.0.0.0/24 of rail 0 has room for 14 nodes, 4 are wanted (the lock reaches slot "
-            "99); take a larger range: a /21 for each rail [range-too-small]\n"
-            "f.yaml:7:45: error: 10.0.1.0/24 of rail 1 has room for 14 nodes, 4 are wanted (the lock reaches slot "
-            "99); take a larger range: a /21 for each rail [range-too-small]"
+            "f.yaml:7:45: error: 10.0.0.0/24 of rail 0 has room for 14 nodes, 4 are wanted (gpu-0 has slot 99); "
+            "take a larger range: a /21 for each rail [range-too-small]\n"
+            "f.yaml:7:45: error: 10.0.1.0/24 of rail 1 has room for 14 nodes, 4 are wanted (gpu-0 has slot 99); "
+            "take a larger range: a /21 for each rail [range-too-small]"
         ),
     ),
     "supernet too small": (
@@ -648,6 +648,78 @@ FABRICS = {
             "delete its line from the lock: it gets new addresses [unit-moved]"
         ),
     ),
+    "unit full of hosts that are gone": (
+        fabric("nodesPerUnit: 2", nodes='[{hosts: "gpu-[1-2]", unit: 0}]') + LOCK + "{gpu-0: 0, gpu-1: 1}\n",
+        (
+            "f.yaml:5:19: error: unit 0 has room for 2 nodes (nodesPerUnit); hosts 'gpu-[1-2]' do not fit: the lock "
+            "keeps the slots of gpu-0 there; delete the lines of those that are gone [unit-full]"
+        ),
+    ),
+    "more units than the layout has": (
+        fabric(
+            nodes="[{hosts: gpu-0, unit: 300}]",
+            rails="1",
+            addressing="{scheme: point-to-point, layout: spectrum-x-2tier}",
+        ),
+        (
+            "f.yaml:7:15: error: 172.16.0.0/15 of rail 0 has room for 8192 nodes, 1 are wanted (gpu-0 has slot 9600); "
+            "no larger range helps: write a larger nodesPerUnit, or a lower unit [range-too-small]"
+        ),
+    ),
+    "range of a rail too small": (
+        fabric(rails="[{ipv4: 10.0.0.0/28}, {ipv4: 10.1.0.0/16}]", addressing="{scheme: shared-subnet}"),
+        (
+            "f.yaml:6:18: error: 10.0.0.0/28 of rail 0 has room for 0 nodes, 4 are wanted; take a larger range: a /25 "
+            "for each rail [range-too-small]"
+        ),
+    ),
+    "rails of two private blocks": (
+        fabric(
+            rails="[{ipv4: 192.168.0.0/16}, {ipv4: 10.20.0.0/16}]",
+            addressing="{scheme: node-subnet}",
+        ),
+        (
+            "f.yaml:6:42: error: rail 1 has 10.20.0.0/16 and rail 0 has 192.168.0.0/16: the smallest range that holds "
+            "all rails is 0.0.0.0/0, so hosts would send traffic for others to a rail; take ranges next to each other "
+            "[supernet-too-wide]"
+        ),
+    ),
+    "rails of two sites in IPv6": (
+        fabric(
+            rails="[{ipv6: 'fd00:1::/48'}, {ipv6: '2001:db8:1::/48'}]",
+            addressing="{scheme: node-subnet}",
+        ),
+        (
+            "f.yaml:6:41: error: rail 1 has 2001:db8:1::/48 and rail 0 has fd00:1::/48: the smallest range that holds "
+            "all rails is ::/0, so hosts would send traffic for others to a rail; take ranges next to each other "
+            "[supernet-too-wide]"
+        ),
+    ),
+    "gateway without range": (
+        fabric(rails="[{gateway: 10.0.0.1}, {}]", addressing="{scheme: shared-subnet, ipv6: 'fd00::/48'}"),
+        ("f.yaml:6:21: error: rail 0 has no ipv4 range; write ipv4, or leave gateway out [unused-gateway]"),
+    ),
+    "link-local range": (
+        addressing("{scheme: shared-subnet, ipv4: 169.254.0.0/16}"),
+        (
+            "f.yaml:7:45: error: 169.254.0.0/16 contains addresses of 169.254.0.0/16, which no port can have "
+            "[reserved-range]"
+        ),
+    ),
+    "MAC address of two hosts with ports": (
+        fabric(nodes='[{hosts: a, ports: ["02:00:00:00:00:01"]}, {hosts: b, ports: ["02:00:00:00:00:01"]}]', rails="1"),
+        (
+            "f.yaml:5:72: error: MAC address 02:00:00:00:00:01 is already at 'a'; a MAC address belongs to one port "
+            "[duplicate-mac]"
+        ),
+    ),
+    "a port that has the name of another, beside a host with its own ports": (
+        nodes('[{hosts: "a,b", ports: [rail1, "0000:18:00.0"], hostPorts: {b: [x0, x1]}}]'),
+        (
+            "f.yaml:5:34: error: the port of rail 0 keeps its name rail1, which the port of rail 1 gets; write another "
+            "names.netdev [duplicate-name]"
+        ),
+    ),
     "foreign lock": (
         fabric() + LOCK.replace("train", "other") + "{gpu-0: 0}\n",
         (
@@ -738,6 +810,13 @@ FABRICS = {
     "group of ClusterShell": (
         nodes('[{hosts: "@all"}]'),
         ("f.yaml:5:19: error: '@all' is no host name: letters, digits, '-', '_' and '.', 253 at most [bad-hosts]"),
+    ),
+    "hosts with digits of another script": (
+        nodes('[{hosts: "gpu-\u0663"}]'),
+        (
+            "f.yaml:5:19: error: 'gpu-\u0663' is no host name: letters, digits, '-', '_' and '.', 253 at most "
+            "[bad-hosts]"
+        ),
     ),
     "empty hosts": (
         nodes('[{hosts: ""}]'),

@@ -17,6 +17,7 @@ from trackbed.fabric.plan.compute import compute_plan
 
 _HEAD = "apiVersion: trackbed.dev/v1alpha1\nkind: Fabric\nmetadata: {name: train}\nspec:\n"
 _SHARED = "{scheme: shared-subnet, ipv4: 10.0.0.0/13}"
+_GATEWAYS = "{scheme: node-subnet, ipv4: 10.0.0.0/13, ipv4RailPrefix: 16}"
 _PAIRS = "{scheme: point-to-point, ipv4: 10.0.0.0/13}"
 
 
@@ -98,11 +99,24 @@ def _find_problems(text: str) -> list[str]:
             id="public-supernet",
         ),
         pytest.param(
-            _fabric(addressing="{scheme: shared-subnet}", rails="[{ipv4: 10.0.0.0/16}, {ipv4: 8.8.0.0/16}]"),
-            "f.yaml:6:39: warning: 8.8.0.0/16 has public addresses: unless they are yours, hosts and pods no longer "
+            _fabric(addressing="{scheme: shared-subnet}", rails="[{ipv4: 198.18.0.0/15}, {ipv4: 198.20.0.0/16}]"),
+            "f.yaml:6:41: warning: 198.20.0.0/16 has public addresses: unless they are yours, hosts and pods no longer "
             "reach their owners; write a part of 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16 or 100.64.0.0/10 "
             "[public-range]",
             id="public-rail",
+        ),
+        pytest.param(
+            _fabric("names: {netdev: 'eth{rail}'}"),
+            "f.yaml:8:19: warning: rail 0 is eth0 in pods, where the cluster's network has that name, so no pod "
+            "starts; write names.pod, for example rail{rail} [pod-interface]",
+            id="eth0-in-pods",
+        ),
+        pytest.param(
+            _fabric("otherRanges: {nodes: [10.6.0.0/16], docker: []}", addressing=_GATEWAYS),
+            "f.yaml:8:25: warning: node range 10.6.0.0/16 lies in 10.0.0.0/13, which hosts reach by the gateway of "
+            "their first rail: addresses there that a host has no other route to leave by that rail; change one of "
+            "them [overlap-supernet]",
+            id="management-in-the-supernet",
         ),
         pytest.param(
             _fabric(hosts="gpu-[0-3],gpu-2"),
@@ -129,6 +143,12 @@ def test_a_contradiction_is_told_with_place_reason_and_remedy(text: str, expecte
         pytest.param(_fabric(addressing="{scheme: shared-subnet, ipv4: 100.64.0.0/10}"), id="shared-address-space"),
         pytest.param(_fabric(addressing="{scheme: shared-subnet, ipv6: 2001:db8::/32}"), id="global-ipv6"),
         pytest.param(_fabric(addressing="{scheme: none}"), id="no-addresses"),
+        pytest.param(_fabric("names: {netdev: 'eth{rail}', pod: 'rail{rail}'}"), id="eth0-on-hosts"),
+        pytest.param(_fabric("otherRanges: {nodes: [10.9.0.0/16]}", addressing=_GATEWAYS), id="nodes-outside"),
+        pytest.param(_fabric("otherRanges: {docker: [10.6.0.0/16]}", addressing=_GATEWAYS), id="bridge-in-supernet"),
+        pytest.param(
+            _fabric(addressing="{scheme: point-to-point, layout: spectrum-x-2tier}"), id="docker-beyond-the-layout"
+        ),
     ],
 )
 def test_what_is_meant_is_not_doubted(text: str) -> None:

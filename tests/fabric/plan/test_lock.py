@@ -85,5 +85,5 @@ def test_a_node_that_the_lock_has_elsewhere_is_a_problem_not_a_move() -> None:
 
 def test_a_lock_beyond_the_range_is_told_as_such() -> None:
     want = Wanted({"scheme": "point-to-point", "ipv4": "10.0.0.0/27"}, nodes=1)
-    with pytest.raises(SpecError, match=r"has room for 8 nodes, 1 are wanted \(the lock reaches slot 8\)"):
+    with pytest.raises(SpecError, match=r"has room for 8 nodes, 1 are wanted \(n0 has slot 8\)"):
         compute_plan(want.fabric(), {"n0": 8})

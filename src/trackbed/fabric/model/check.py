@@ -122,7 +122,7 @@ def _check_merged_ports(spec: FabricSpec, group: NodeGroup, path: Path) -> Itera
         if not any(_check_repeated_ports(host_path, ports)):
             yield from _check_repeated_ports(host_path, merged)
         yield from _check_port_names(spec, host_path, merged)
-    if group.ports is not None and not group.host_ports:
+    if group.ports is not None and len(group.list_names()) > len(group.host_ports):
         yield from _check_port_names(spec, (*path, "ports"), group.ports)
 
 
@@ -148,11 +148,19 @@ def _check_duplicate_macs(spec: FabricSpec) -> Iterator[Problem]:
     """Report a MAC address of two hosts."""
     owners: dict[str, str] = {}
     for index, group in enumerate(spec.nodes):
-        for host, ports in group.host_ports.items():
+        for host, ports, path in _iter_ports_of_hosts(group):
             for rail, mac in _iter_macs(ports):
                 if owners.setdefault(mac, host) != host:
                     message = f"MAC address {mac} is already at {owners[mac]!r}; a MAC address belongs to one port"
-                    yield Problem("duplicate-mac", message, ("spec", "nodes", index, "hostPorts", host, rail))
+                    yield Problem("duplicate-mac", message, ("spec", "nodes", index, *path, rail))
+
+
+def _iter_ports_of_hosts(group: NodeGroup) -> Iterator[tuple[str, Ports, Path]]:
+    """Yield the ports that are written for a single host, with their place in the group."""
+    if group.ports is not None and len(names := group.list_names()) == 1:
+        yield names[0], group.ports, ("ports",)
+    for host, ports in group.host_ports.items():
+        yield host, ports, ("hostPorts", host)
 
 
 def _iter_macs(ports: Ports) -> Iterator[tuple[int, str]]:
@@ -194,7 +202,9 @@ def _check_addressing(spec: FabricSpec) -> Iterator[Problem]:
         yield Problem("no-pod-addresses", "pods.mode macvlan needs podAddresses of 1 or more", (*path, "podAddresses"))
     if addressing.scheme == "point-to-point":
         yield from _check_point_to_point(spec)
-    if addressing.scheme != "shared-subnet":
+    if addressing.scheme == "shared-subnet":
+        yield from _check_gateways_without_range(spec)
+    else:
         yield from _check_unused_gateways(spec)
 
 
@@ -205,6 +215,15 @@ def _check_unused_gateways(spec: FabricSpec) -> Iterator[Problem]:
                 message = (
                     f"{field} belongs to scheme shared-subnet; {spec.addressing.scheme} computes one for each node"
                 )
+                yield Problem("unused-gateway", message, ("spec", "rails", rail, field))
+
+
+def _check_gateways_without_range(spec: FabricSpec) -> Iterator[Problem]:
+    for rail, entry in enumerate(spec.rails):
+        for field, version in (("gateway", "ipv4"), ("gateway6", "ipv6")):
+            has_range = getattr(spec.addressing, version) or getattr(entry, version)
+            if getattr(entry, field) is not None and not has_range:
+                message = f"rail {rail} has no {version} range; write {version}, or leave {field} out"
                 yield Problem("unused-gateway", message, ("spec", "rails", rail, field))
 
 

@@ -153,6 +153,11 @@ def choose_netdev(spec: FabricSpec, rail: int) -> str:
     return spec.rails[rail].name or render_name(template, rail)
 
 
+def choose_pod_netdev(spec: FabricSpec, rail: int) -> str:
+    """Return the name of a rail's interface in pods."""
+    return choose_netdev(spec, rail) if spec.names.pod is None else render_name(spec.names.pod, rail)
+
+
 class Fabric(FabricModel):
     """A Fabric document.
 

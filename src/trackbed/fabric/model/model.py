@@ -39,7 +39,12 @@ def make_error(code: str, message: str, /, **context: Any) -> PydanticCustomErro
     return PydanticCustomError(code, "{message}", {"message": message, **context})
 
 
-_RESERVED_RANGES = tuple(map(parse_range, ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3", "::/8", "fe80::/10", "ff00::/8")))
+_RESERVED_RANGES = tuple(
+    map(
+        parse_range,
+        ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "::/8", "fe80::/10", "ff00::/8"),
+    )
+)
 """This host, loopback, groups, link-local (RFC 6890, RFC 4291): the kernel refuses these, or gives them by itself."""
 
 

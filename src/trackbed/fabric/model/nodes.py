@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from trackbed.fabric.bounds import GPUS
 from trackbed.fabric.model.host_terms import iter_terms
@@ -118,9 +119,7 @@ class NodeGroup(FabricModel):
     def _check_hosts(cls, value: str) -> str:
         for name in expand_hosts(value):
             if not HOST_NAME.fullmatch(name):
-                raise make_error(
-                    "bad-hosts", f"{_shorten(name)} is no host name: letters, digits, '-', '_' and '.', 253 at most"
-                )
+                raise _build_name_error(name)
         return value
 
     def list_names(self) -> tuple[str, ...]:
@@ -168,6 +167,8 @@ def expand_hosts(hosts: str) -> Iterator[str]:
     """
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException  # noqa: PLC0415 - 30 ms for --help
 
+    if not hosts.isascii():  # ClusterShell reads digits of any script as numbers
+        raise _build_name_error(hosts)
     for ranges in _BRACKETS.findall(hosts):
         if not all(map(_SPAN.fullmatch, ranges.split(","))):
             span = _shorten(f"[{ranges}]", quoted=False)
@@ -184,6 +185,10 @@ def expand_hosts(hosts: str) -> Iterator[str]:
             "bad-hosts", f"{_shorten(hosts)} is no host range ({reason}), write for example gpu-[0-63]"
         ) from error
     return iter(nodes)
+
+
+def _build_name_error(name: str) -> PydanticCustomError:
+    return make_error("bad-hosts", f"{_shorten(name)} is no host name: letters, digits, '-', '_' and '.', 253 at most")
 
 
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")

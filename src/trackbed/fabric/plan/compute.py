@@ -6,16 +6,23 @@ from functools import partial
 from trackbed.fabric.bounds import HUGE_PAGE_KIB
 from trackbed.fabric.gpus import GPU_RESOURCE
 from trackbed.fabric.model.addressing import NodeSubnet, PointToPoint, SharedSubnet
-from trackbed.fabric.model.fabric import Fabric, FabricSpec, choose_netdev
+from trackbed.fabric.model.fabric import Fabric, FabricSpec, choose_netdev, choose_pod_netdev
 from trackbed.fabric.model.name_template import KEEP, render_name
 from trackbed.fabric.model.nodes import NodeGroup, PortSelector
 from trackbed.fabric.model.problems import Problem, SpecError
 from trackbed.fabric.model.ranges import Range
-from trackbed.fabric.plan.capacity import check_capacity, check_gateway, check_other_ranges, check_slots
+from trackbed.fabric.plan.capacity import (
+    check_capacity,
+    check_gateway,
+    check_other_ranges,
+    check_routed_ranges,
+    check_slots,
+)
 from trackbed.fabric.plan.collector import pause_collector
 from trackbed.fabric.plan.doubts import check_doubts
 from trackbed.fabric.plan.lock import assign_slots
 from trackbed.fabric.plan.plan import (
+    AddressPlan,
     CommonPlan,
     KernelPlan,
     KubeletPlan,
@@ -29,7 +36,7 @@ from trackbed.fabric.plan.plan import (
     UplinksPlan,
     create_tuple,
 )
-from trackbed.fabric.plan.rail_ranges import compute_rail_ranges, find_supernet
+from trackbed.fabric.plan.rail_ranges import check_supernet, compute_rail_ranges, find_supernet
 from trackbed.fabric.plan.schemes import SCHEMES
 from trackbed.fabric.plan.schemes.layout import RangeLayout
 from trackbed.fabric.plan.schemes.shared_subnet import find_gateway
@@ -51,6 +58,8 @@ def compute_plan(fabric: Fabric, lock: Mapping[str, int]) -> Plan:
     layouts = {ip_version: _build_rail_layouts(spec, ranges[ip_version]) for ip_version in (4, 6)}
     for ip_version in (4, 6):
         problems += _check_ranges(spec, ranges[ip_version], layouts[ip_version], slots)
+        problems += check_supernet(spec, ip_version, ranges[ip_version])
+        problems += _check_routed_ranges(spec, find_supernet(spec, ip_version, ranges[ip_version]), problems)
     problems += check_slots(spec, slots)
     problems += check_doubts(spec, ranges[4])
     if errors := [problem for problem in problems if problem.severity == "error"]:
@@ -89,14 +98,26 @@ def _check_ranges(
         if rail_range is None or layout is None:
             continue
         problem = _check_gateway(spec, rail_range, rail) or check_capacity(
-            rail_range, rail, partial(_build_rail_layout, spec, rail), highest + 1, len(slots)
+            spec, rail, rail_range, partial(_build_rail_layout, spec, rail), slots
         )
         if problem:
             yield problem
             continue
-        low, high = layout.compute_address(min(slots.values(), default=0)), layout.compute_address(highest)
-        last = max(high.gateway, high.address, high.pods_first + high.pods_count - 1)
-        yield from check_other_ranges(spec, rail_range, rail, (low.subnet.base, last))
+        lowest = layout.compute_address(min(slots.values(), default=0)).subnet.base
+        last, reach = (_find_last(layout.compute_address(slot)) for slot in (highest, layout.slots - 1))
+        yield from check_other_ranges(spec, rail_range, rail, (lowest, last), reach)
+
+
+def _find_last(address: AddressPlan) -> int:
+    return max(address.gateway, address.address, address.pods_first + address.pods_count - 1)
+
+
+def _check_routed_ranges(spec: FabricSpec, supernet: Range | None, problems: list[Problem]) -> Iterator[Problem]:
+    """Yield other ranges that a host's route to all rails takes in, unless a problem names them already."""
+    if supernet is None or _choose_cross_rail(spec) != "routed" or not _has_gateways(spec):
+        return
+    named = {problem.path for problem in problems}
+    yield from (problem for problem in check_routed_ranges(spec, supernet) if problem.path not in named)
 
 
 def _check_gateway(spec: FabricSpec, rail_range: Range, rail: int) -> Problem | None:
@@ -117,7 +138,7 @@ def _build_common_plan(fabric: Fabric, ranges: dict[int, list[Range | None]], no
         rails=tuple(_build_rail_plan(spec, rail, ranges) for rail in range(len(spec.rails))),
         supernet4=supernets[4],
         supernet6=supernets[6],
-        cross_rail=spec.routing.cross_rail or ("routed" if _has_gateways(spec) else "isolated"),
+        cross_rail=_choose_cross_rail(spec),
         rule_priority=spec.routing.rule_priority,
         nodes=nodes,
         nodes_per_unit=spec.nodes_per_unit,
@@ -204,6 +225,10 @@ def _build_uplinks_plan(spec: FabricSpec) -> UplinksPlan | None:
     return UplinksPlan(uplinks.count_spines(spec.nodes_per_unit), uplinks.links, uplinks.rate, uplinks.units_per_pod)
 
 
+def _choose_cross_rail(spec: FabricSpec) -> str:
+    return spec.routing.cross_rail or ("routed" if _has_gateways(spec) else "isolated")
+
+
 def _has_gateways(spec: FabricSpec) -> bool:
     if isinstance(spec.addressing, SharedSubnet):
         return spec.addressing.gateway != "none" or all(rail.gateway or rail.gateway6 for rail in spec.rails)
@@ -220,12 +245,8 @@ def _build_rail_plan(spec: FabricSpec, rail: int, ranges: dict[int, list[Range |
         table=spec.routing.table_base + rail,
         v4=ranges[4][rail],
         v6=ranges[6][rail],
-        pod_netdev=_choose_pod_name(spec, rail),
+        pod_netdev=choose_pod_netdev(spec, rail),
     )
-
-
-def _choose_pod_name(spec: FabricSpec, rail: int) -> str:
-    return choose_netdev(spec, rail) if spec.names.pod is None else render_name(spec.names.pod, rail)
 
 
 def _iter_nodes(

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from trackbed.fabric.host_ranges import fold_hosts
 from trackbed.fabric.model.addressing import PointToPoint
-from trackbed.fabric.model.fabric import FabricSpec
+from trackbed.fabric.model.fabric import FabricSpec, choose_pod_netdev
 from trackbed.fabric.model.host_terms import count_names
 from trackbed.fabric.model.problems import Path, Problem
 from trackbed.fabric.model.ranges import Range, parse_range
@@ -26,6 +26,8 @@ _RDMA_DEVICE = re.compile(r"(mlx[45]_|bnxt_re|irdma|ionic_)\d+|(roce|rdma)p\d+s\
 """Names of RDMA devices: those of drivers, and by place (rdma_rename of rdma-core); no interface has them."""
 _ETHERNET_VENDORS = {"14e4": "Broadcom", "8086": "Intel", "1dd8": "AMD", "1d0f": "Amazon"}
 """PCI vendors whose RDMA NICs have Ethernet ports only."""
+_POD_INTERFACES = frozenset({"lo", "eth0"})
+"""Interfaces that each pod has: the loopback, and the cluster's network (`ifName` of containerd's and CRI-O's CNI)."""
 
 
 def check_doubts(spec: FabricSpec, ranges: Sequence[Range | None]) -> Iterator[Problem]:
@@ -38,6 +40,7 @@ def check_doubts(spec: FabricSpec, ranges: Sequence[Range | None]) -> Iterator[P
     yield from _check_ports(spec)
     yield from _check_vfs_without_address(spec)
     yield from _check_public_ranges(spec, ranges)
+    yield from _check_pod_names(spec)
 
 
 def _check_repeated_hosts(spec: FabricSpec) -> Iterator[Problem]:
@@ -97,6 +100,19 @@ def _check_public_ranges(spec: FabricSpec, ranges: Sequence[Range | None]) -> It
     for rail, rail_range in public.items():
         if spec.rails[rail].ipv4:
             yield _build_public_warning(rail_range, ("spec", "rails", rail, "ipv4"))
+
+
+def _check_pod_names(spec: FabricSpec) -> Iterator[Problem]:
+    """Warn of a rail whose interface in pods would be that of the cluster's network."""
+    names = spec.names
+    rails = (rail for rail in range(len(spec.rails)) if choose_pod_netdev(spec, rail) in _POD_INTERFACES)
+    for rail in rails:
+        name = choose_pod_netdev(spec, rail)
+        message = (
+            f"rail {rail} is {name} in pods, where the cluster's network has that name, so no pod starts; write "
+            "names.pod, for example rail{rail}"
+        )
+        yield _build_warning("pod-interface", message, ("spec", "names", "netdev" if names.pod is None else "pod"))
 
 
 def _build_public_warning(public: Range, path: Path) -> Problem:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import count
 
+from trackbed.fabric.host_ranges import fold_hosts
 from trackbed.fabric.model.fabric import API_VERSION, FabricSpec
 from trackbed.fabric.model.nodes import NodeGroup
 from trackbed.fabric.model.problems import Problem
@@ -36,7 +37,8 @@ def assign_slots(spec: FabricSpec, lock: Mapping[str, int]) -> tuple[dict[str, i
         for name in group.list_names():
             slot = lock[name] if name in lock else next(free_slots, None)
             if slot is None:
-                problems.append(_build_unit_full_problem(group, spec.nodes_per_unit, index))
+                kept = [gone for gone in _iter_kept(spec, lock) if lock[gone] // spec.nodes_per_unit == group.unit]
+                problems.append(_build_unit_full_problem(group, spec.nodes_per_unit, index, kept))
                 break
             slots[name] = slot
             if name not in lock:
@@ -64,8 +66,16 @@ def _iter_free_slots(unit: int, nodes_per_unit: int, taken: set[int]) -> Iterato
     return (slot for slot in range(unit * nodes_per_unit, (unit + 1) * nodes_per_unit) if slot not in taken)
 
 
-def _build_unit_full_problem(group: NodeGroup, nodes_per_unit: int, group_index: int) -> Problem:
+def _iter_kept(spec: FabricSpec, lock: Mapping[str, int]) -> Iterator[str]:
+    """Yield the nodes of the lock that the Fabric does not have any more."""
+    present = {name for group in spec.nodes for name in group.list_names()}
+    return (name for name in lock if name not in present)
+
+
+def _build_unit_full_problem(group: NodeGroup, nodes_per_unit: int, group_index: int, kept: list[str]) -> Problem:
     message = f"unit {group.unit} has room for {nodes_per_unit} nodes (nodesPerUnit); hosts {group.hosts!r} do not fit"
+    if kept:
+        message += f": the lock keeps the slots of {fold_hosts(kept)} there; delete the lines of those that are gone"
     return Problem("unit-full", message, ("spec", "nodes", group_index, "hosts"))
 
 

@@ -5,10 +5,19 @@ from itertools import pairwise
 
 from trackbed.fabric.model.fabric import FabricSpec
 from trackbed.fabric.model.problems import Path, Problem
-from trackbed.fabric.model.ranges import BITS, V6, Range, cover
+from trackbed.fabric.model.ranges import BITS, V4, V6, Range, cover, parse_range
 
 _SHORTEST_ADVICE = 8
 """Prefix length of the largest range that a message proposes; private ranges are no larger (RFC 1918, RFC 4193)."""
+
+_PRIVATE_RANGES = tuple(map(parse_range, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")))
+"""Ranges that belong to one site as a whole (RFC 1918, RFC 6598)."""
+_SITE_PREFIX = 32
+"""Prefix length of the largest IPv6 range that one site commonly has: what a registry allocates (RIPE-738, 5.2)."""
+_MAX_SPREAD = 8
+"""How many times as large as the rails' ranges a supernet of other addresses may be: ranges that are one after the
+other, but begin at no even multiple, take up to that much for up to 8 rails.
+"""
 
 IPV6_SUBNET_PREFIX = 64
 """Prefix length of an IPv6 subnet with hosts (RFC 4291)."""
@@ -33,10 +42,47 @@ def compute_rail_ranges(spec: FabricSpec, ip_version: int, problems: list[Proble
 
 
 def find_supernet(spec: FabricSpec, ip_version: int, ranges: list[Range | None]) -> Range | None:
-    """Return the range that covers all rails: the configured supernet, widened for rails outside of it."""
+    """Return the range that covers all rails: the configured supernet, widened for rails outside of it.
+
+    A configured supernet in which no rail lies does not count: layouts have one by default.
+    """
     supernet: Range | None = getattr(spec.addressing, f"ipv{ip_version}", None)
-    in_use = [rail_range for rail_range in (supernet, *ranges) if rail_range is not None]
+    in_use = [rail_range for rail_range in ranges if rail_range is not None]
+    if supernet is not None and any(supernet.overlaps(rail_range) for rail_range in in_use):
+        in_use.append(supernet)
     return cover(in_use) if in_use else None
+
+
+def check_supernet(spec: FabricSpec, ip_version: int, ranges: list[Range | None]) -> Iterator[Problem]:
+    """Yield a problem if the range that covers all rails takes in addresses of others.
+
+    Hosts and pods have one route and one rule for all rails, so ranges far apart would make it the route of the whole
+    Internet.
+    """
+    supernet = find_supernet(spec, ip_version, ranges)
+    configured: Range | None = getattr(spec.addressing, f"ipv{ip_version}", None)
+    if supernet is None or supernet == configured or _is_of_one_site(supernet):
+        return
+    in_use = sum(rail_range.size for rail_range in ranges if rail_range is not None)
+    if supernet.size > _MAX_SPREAD * max(in_use, configured.size if configured else 0):
+        (low, first), (high, last) = _find_ends(ranges)
+        message = (
+            f"rail {first} has {low} and rail {last} has {high}: the smallest range that holds all rails is "
+            f"{supernet}, so hosts would send traffic for others to a rail; take ranges next to each other"
+        )
+        yield Problem("supernet-too-wide", message, ("spec", "rails", max(first, last), f"ipv{ip_version}"))
+
+
+def _is_of_one_site(supernet: Range) -> bool:
+    if supernet.version == V4:
+        return any(private.prefix <= supernet.prefix and private.overlaps(supernet) for private in _PRIVATE_RANGES)
+    return supernet.prefix >= _SITE_PREFIX
+
+
+def _find_ends(ranges: list[Range | None]) -> tuple[tuple[Range, int], tuple[Range, int]]:
+    """Return the lowest and the highest range, each with its rail."""
+    sorted_ranges = sorted((rail_range, rail) for rail, rail_range in enumerate(ranges) if rail_range is not None)
+    return sorted_ranges[0], sorted_ranges[-1]
 
 
 def _choose_prefix(spec: FabricSpec, supernet: Range) -> int:
