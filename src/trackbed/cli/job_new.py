@@ -21,10 +21,13 @@ from trackbed.cli.terminal import emit_document
 if TYPE_CHECKING:
     from trackbed.cluster.jobs.kinds.kind import JobParameters
     from trackbed.cluster.jobs.requirements import PodRequirements
+    from trackbed.cluster.stacks.objects import Manifest
     from trackbed.fabric.plan.plan import Plan
 
 _NAME = "all-reduce"
 """Name of a new job."""
+_LONGEST_LABEL = 63
+"""Characters of a label's value, which is where a job names its queue."""
 _ON_NVLINK = "on one node the all-reduce stays on NVLink and uses no rail; take --node-count 2 or more, or --no-nvlink"
 
 
@@ -116,7 +119,6 @@ def new(
     from trackbed.cluster.jobs import kinds
     from trackbed.cluster.jobs.kinds.queued import build_queue_objects
     from trackbed.cluster.jobs.nccl_options import NVLINK_OFF
-    from trackbed.fabric.yaml_text import render_documents
 
     check_name(kind, _list_kinds(), "kind", f"there are {', '.join(_list_kinds())}")
     if kind == "proof":
@@ -132,12 +134,14 @@ def new(
     plan, requirements = load_requirements(stack_name, fabric_file, rails)
     plan, requirements = _choose_gpus(kind, plan, requirements, gpu_resource)
     _check_arguments(plan, kind, name, namespace, image, nodes)
+    _check_queue(queue)
     if no_nvlink:
         _check_one_node(kind, nodes, by_rail=by_rail)
         nodes, nccl = 1, (*nccl, *NVLINK_OFF)
     requirements = _add_nccl_options(requirements, nccl)
     params = kinds.build_job_parameters(plan, requirements, name, image or "", nodes or _choose_node_count(kind, plan))
     params = _set_compute(params, cpu, memory, hugepages)
+    params = _set_namespace(params, namespace or plan.kubernetes.namespace)
     params = _split_by_rail(params, kind, plan, rails) if by_rail else params
     if params.node_count == 1 and kind != "kueue" and not no_nvlink:
         click.echo(_ON_NVLINK, err=True)
@@ -150,7 +154,14 @@ def new(
         objects, notes = convert_errors(lambda: kinds.build_job(kinds.KINDS[kind], requirements, params, queue, level))
         for note in notes:
             click.echo(note, err=True)
-    for text in render_documents(kinds.set_namespace(objects, namespace or plan.kubernetes.namespace)):
+    _print_objects(objects, namespace or plan.kubernetes.namespace)
+
+
+def _print_objects(objects: list[Manifest], namespace: str) -> None:
+    from trackbed.cluster.jobs.kinds import set_namespace
+    from trackbed.fabric.yaml_text import render_documents
+
+    for text in render_documents(set_namespace(objects, namespace)):
         emit_document(text)
 
 
@@ -210,8 +221,10 @@ def _set_compute(params: JobParameters, cpu: int | None, memory: str | None, hug
 
     compute = dict(params.compute)
     size, _, quantity = (hugepages or "").partition("=")
-    if hugepages and not (size and quantity):
+    if hugepages and not (_is_quantity(size) and _is_quantity(quantity)):
         refuse(f"--hugepages {hugepages}: write SIZE=QUANTITY, such as 2Mi=4Gi")
+    if memory and not _is_quantity(memory):
+        refuse(f"--memory {memory}: write a quantity of Kubernetes, such as 256Gi")
     if bool(cpu) != bool(memory) and not compute:
         refuse("name --cpu and --memory together: with one of them the pods are not Guaranteed")
     compute |= {"cpu": str(cpu)} if cpu else {}
@@ -220,6 +233,27 @@ def _set_compute(params: JobParameters, cpu: int | None, memory: str | None, hug
     if hugepages and "memory" not in compute:
         refuse("name --cpu and --memory with --hugepages: the API server refuses huge pages alone")
     return msgspec.structs.replace(params, compute=tuple(compute.items()))
+
+
+def _set_namespace(params: JobParameters, namespace: str) -> JobParameters:
+    import msgspec
+
+    return msgspec.structs.replace(params, namespace=namespace)
+
+
+def _is_quantity(text: str) -> bool:
+    """Return whether a text is a quantity of Kubernetes above 0."""
+    from trackbed.fabric.quantities import parse_quantity
+
+    return (parse_quantity(text) or 0) > 0
+
+
+def _check_queue(queue: str | None) -> None:
+    from trackbed.fabric.text_syntax import DNS_LABEL
+
+    is_name = queue is None or (len(queue) <= _LONGEST_LABEL and all(map(DNS_LABEL.fullmatch, queue.split("."))))
+    if not is_name:
+        refuse(f"--queue {queue!r}: lower-case letters, digits, - and . only, {_LONGEST_LABEL} at most")
 
 
 def _split_by_rail(params: JobParameters, kind: str, plan: Plan, rails: str | None) -> JobParameters:

@@ -5,19 +5,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from trackbed.fabric.model.problems import Path, Place
+from trackbed.lint.assignments import find_assignments
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.document import Document
 from trackbed.lint.finding import Breach, Edit
 from trackbed.lint.pods import PodTemplate, find_pod_templates
 from trackbed.lint.tree import Tree, dig, enumerate_mappings, enumerate_texts
 
-_NAME = r"(?P<name>(?:NCCL|UCX|OMPI_MCA)_\w+)"
-_VALUE = r"""(?P<quote>["']?)(?P<value>[^\s"';&|]*)(?P=quote)"""
-_ASSIGNMENT = re.compile(
-    rf"(?:(?:^|[\s;&|\"'])(?:-x|--env|-e|export|env)[ \t=]+[\"']?|^[ \t]*){_NAME}={_VALUE}", re.MULTILINE
-)
-"""`export NAME=VALUE`, `mpirun -x NAME=VALUE`, and `NAME=VALUE` at the beginning of a line."""
-_ITEM = re.compile(rf"{_NAME}={_VALUE}")
 _CONFIGURATION = re.compile(r"nccl.*\.conf")
 """Name of a file that NCCL reads (/etc/nccl.conf, NCCL_CONF_FILE)."""
 
@@ -122,15 +116,9 @@ def _iter_text_variables(
     doc: Document, path: Path, text: str, pod: PodTemplate | None
 ) -> Iterator[EnvironmentVariable]:
     """Yield the variables that a script, a command line or a configuration file sets."""
-    if "NCCL_" not in text and "UCX_" not in text:
-        return
-    whole = _ITEM.fullmatch(text.strip())
-    for match in [whole] if whole else _ASSIGNMENT.finditer(text):
-        value = match["value"]
-        line = text[text.rfind("\n", 0, match.start("name")) + 1 : match.start("name")]
-        if value and not value.startswith(("$", "`")) and not line.lstrip().startswith("#"):
-            place = _locate(doc.tree, path, text, match.start("name"))
-            yield EnvironmentVariable(match["name"], value, doc.tree, path, pod, place)
+    for match in find_assignments(text):
+        place = _locate(doc.tree, path, text, match.start("name"))
+        yield EnvironmentVariable(match["name"], match["value"], doc.tree, path, pod, place)
 
 
 def _locate(tree: Tree, path: Path, text: str, offset: int) -> Place:

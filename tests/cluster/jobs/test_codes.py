@@ -13,10 +13,15 @@ _OF_PLAN = {
     "job-more-gpus-than-nodes",
     *("mpi-variable-not-exported", "nccl-fewer-devices", "nccl-variable", "nccl-variable-unwanted", "pod-annotation"),
     *("pod-claim-missing", "pod-claim-of-other-template", "pod-fewer-rails-than-planned", "pod-gpu-of-other-vendor"),
-    *("pod-host-network", "pod-more-gpus-than-a-node"),
+    *("pod-gpus-without-rails", "pod-host-network", "pod-more-gpus-than-a-node"),
     *("pod-host-path", "pod-network-doubled", "pod-node-selector", "pod-not-privileged", "pod-of-unknown-kind"),
-    *("pod-rails-unused", "pod-resource-of-other-stack", "pod-shm-on-disk", "pod-spec-without-annotations"),
-    *("pod-trainjob-claims-in-patch", "pod-trainjob-without-gpus", "pod-two-gpu-containers"),
+    *("pod-rails-unused", "pod-resource-of-other-stack", "pod-shm-on-disk", "pod-shm-small"),
+    *(
+        "pod-spec-without-annotations",
+        "pod-trainjob-claims-in-patch",
+        "pod-trainjob-without-gpus",
+        "pod-two-gpu-containers",
+    ),
 }
 """Differences from a plan and its stack, of which lint knows nothing, and limits of a job's API."""
 

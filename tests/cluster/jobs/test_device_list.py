@@ -26,6 +26,29 @@ def test_a_list_names_rails(value: str, expected: str) -> None:
     assert describe_device_list(value, ACCESS) == expected
 
 
+EFFECTS = {
+    "=mlx5_1": "NCCL uses these devices alone",
+    "=" + ",".join(f"mlx5_{rail}:1" for rail in range(12)): (
+        "NCCL is not told the planned port and rail of each device, and may connect different rails"
+    ),
+    "^mlx5_1": "NCCL takes every RDMA device it sees, storage and management among them",
+}
+
+
+@pytest.mark.parametrize(("value", "effect"), EFFECTS.items(), ids=["one", "all", "all but one"])
+def test_a_list_has_the_effect_of_its_devices(value: str, effect: str) -> None:
+    requirements = PodRequirements(ACCESS, (("NCCL_IB_HCA", "=" + ",".join(map(str, ACCESS.hcas))),))
+    notes = inject_rails(template(env=[{"name": "NCCL_IB_HCA", "value": value}]), requirements)
+    assert [note.breaks for note in notes if note.code == "nccl-variable"] == [effect]
+
+
+def test_a_list_to_exclude_is_never_advised_to_become_a_selection() -> None:
+    notes = inject_rails(template(env=[{"name": "NCCL_IB_HCA", "value": "^mlx5_1"}]), PodRequirements(PLAIN.access))
+    assert [note.breaks.rpartition("; ")[2] for note in notes if note.code == "hca-prefix"] == [
+        "begin the value with =, and a list to exclude with ^="
+    ]
+
+
 COUNTS = {"mlx5_0": 1, "=mlx5_0": 1, "mlx5_0,mlx5_1": 0, "mlx5": 0, "^mlx5_0": 0}
 
 

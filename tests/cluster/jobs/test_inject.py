@@ -121,6 +121,10 @@ OTHERWISE: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         {"securityContext": {"capabilities": {"drop": ["IPC_LOCK"]}}},
         [("different", "ipc-lock-missing")],
     ),
+    "IPC_LOCK with a prefix": (
+        {"securityContext": {"capabilities": {"add": ["CAP_IPC_LOCK"]}}},
+        [("different", "capability-prefix")],
+    ),
     "all capabilities": ({"securityContext": {"capabilities": {"add": ["ALL"]}}}, []),
     "privileged": ({"securityContext": {"privileged": True, "runAsUser": 7}}, []),
     "not root": ({"securityContext": {"runAsUser": 1000}}, [("different", "ipc-lock-inert")]),
@@ -156,11 +160,14 @@ MOUNTED = {"volumeMounts": [{"name": "mine", "mountPath": "/dev/shm/"}]}  # noqa
     ("volume", "kept"),
     [
         ({"emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}, []),
+        ({"emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}}, []),
+        ({"emptyDir": {"medium": "Memory", "sizeLimit": "7Gi"}}, [("different", "pod-shm-small")]),
+        ({"emptyDir": {"medium": "Memory", "sizeLimit": 0}}, []),
         ({"emptyDir": {}}, [("different", "pod-shm-on-disk")]),
         ({}, [("different", "pod-shm-on-disk")]),
         ({"hostPath": {"path": SHM}}, []),
     ],
-    ids=["memory", "disk", "nothing", "host"],
+    ids=["memory", "a GiB for each GPU", "less", "no limit", "disk", "nothing", "host"],
 )
 def test_what_the_user_mounts_at_dev_shm_stays(volume: dict[str, Any], kept: list[tuple[str, str]]) -> None:
     pod = template(**MOUNTED)
@@ -192,6 +199,17 @@ CONTAINERS = {
         None,
         "b",
     ),
+    "not one that asks for 0": (
+        [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": "0"}}}, {"name": "b", **GPU}],
+        None,
+        "b",
+    ),
+    "the one that claims": ([{"name": "a"}, {"name": "b", "resources": {"claims": [{"name": "gpus"}]}}], None, "b"),
+    "one that asks before one that claims": (
+        [{"name": "a", "resources": {"claims": [{"name": "gpus"}]}}, {"name": "b", **GPU}],
+        None,
+        "b",
+    ),
     "never an init container": ([{"name": "a"}], [{"name": "i", "restartPolicy": "Always", **GPU}], "a"),
 }
 
@@ -215,6 +233,20 @@ def test_rails_on_a_sidecar_are_told_and_not_doubled() -> None:
     pod["spec"]["containers"].append({"name": "side", "resources": {"limits": limits}})
     assert _kept(pod) == [("different", "nic-on-other-container")] * 2
     assert "nvidia.com/rail0" not in _main(pod)["resources"]["limits"]
+
+
+@pytest.mark.parametrize(
+    "limits", [{"nvidia.com/rail0": 1, "nvidia.com/rail1": 1}, {"nvidia.com/gpu": 8}], ids=["rails", "GPUs"]
+)
+@pytest.mark.parametrize(("policy", "runs_beside"), [("Always", True), (None, False)])
+def test_an_init_container_that_ends_competes_for_nothing(
+    limits: dict[str, int], policy: str | None, runs_beside: bool
+) -> None:
+    pod = template()
+    pod["spec"]["initContainers"] = [{"name": "i", "restartPolicy": policy, "resources": {"limits": limits}}]
+    assert bool(_kept(pod)) is runs_beside
+    takes_rails = runs_beside and "nvidia.com/rail0" in limits
+    assert ("nvidia.com/rail0" in _main(pod)["resources"]["limits"]) is not takes_rails
 
 
 def test_a_second_container_with_gpus_is_told() -> None:

@@ -156,6 +156,23 @@ WRONG: dict[str, tuple[tuple[str, ...], str, str]] = {
     "a queue for what has none": (("new", "daemonset", "--image", "i", "--queue", "q"), "", "leave the queue out"),
     "CPU alone": (("new", "job", "--image", "i", "--cpu", "4"), "", "name --cpu and --memory together"),
     "huge pages alone": (("new", "job", "--image", "i", "--hugepages", "2Mi=1Gi"), "", "with --hugepages"),
+    "memory that is no quantity": (
+        ("new", "job", "--image", "i", "--cpu", "4", "--memory", "64GiB"),
+        "",
+        "--memory 64GiB: write a quantity",
+    ),
+    "huge pages that are no quantity": (
+        ("new", "job", "--image", "i", "--cpu", "4", "--memory", "64Gi", "--hugepages", "2Mi=abc"),
+        "",
+        "--hugepages 2Mi=abc: write SIZE=QUANTITY",
+    ),
+    "no huge pages": (
+        ("new", "job", "--image", "i", "--cpu", "4", "--memory", "64Gi", "--hugepages", "2Mi=0"),
+        "",
+        "--hugepages 2Mi=0: write SIZE=QUANTITY",
+    ),
+    "a bad queue": (("new", "job", "--image", "i", "--queue", "Bad_Queue!"), "", "--queue 'Bad_Queue!': lower-case"),
+    "a long queue": (("new", "job", "--image", "i", "--queue", "a." * 32 + "a"), "", "63 at most"),
     "a variable of the plan": (
         ("new", "job", "--image", "i", "--nccl", "NCCL_IB_TC=1"),
         "",
@@ -224,7 +241,8 @@ def test_a_rail_that_was_not_chosen_is_reported_where_a_job_has_it(fabric: Path,
     (entry,) = json.loads(fewer.stdout)
     assert fewer.exit_code == 1
     assert [note["what"] for note in entry["notes"] if note["code"] == "pod-rails-unused"] == [
-        "this pod asks for nvidia.com/rail1, which is not among its rails; delete the resource, or choose the rail"
+        "this pod joins network rail1, which is not among its rails; remove it, or choose the rail",
+        "this pod asks for nvidia.com/rail1, which is not among its rails; delete the resource, or choose the rail",
     ]
 
 

@@ -14,6 +14,7 @@ from trackbed.cluster.jobs.jobs import compare_jobs, inject_into_jobs
 from trackbed.cluster.jobs.kinds import KINDS, build_job
 from trackbed.cluster.jobs.kinds.kind import JobContext, JobKind, patch_job
 from trackbed.cluster.jobs.requirements import PodRequirements
+from trackbed.fabric.gpus import GPU_RESOURCE
 from trackbed.fabric.yaml_text import render_documents
 
 _CASES = list(cases())
@@ -38,7 +39,7 @@ BESIDE = {"Service", "ConfigMap"}
 
 @EVERY
 def test_templates_with_rails_are_whole_and_the_others_have_none(kind: JobKind, wanted: PodRequirements) -> None:
-    for job_template in kind.iter_templates(build_job(kind, wanted, build_params(wanted))[0][-1]):
+    for job_template in kind.iter_templates(build_job(kind, wanted, build_params(wanted))[0][-1], wanted.gpu_resource):
         assert (inject_rails if job_template.gets_rails else find_stray_rails)(job_template.template, wanted) == []
 
 
@@ -212,7 +213,9 @@ WHO: dict[str, tuple[dict[str, Any], dict[str, bool]]] = {
 @pytest.mark.parametrize(("job", "templates"), WHO.values(), ids=WHO)
 def test_rails_go_to_the_pods_that_need_them(job: dict[str, Any], templates: dict[str, bool]) -> None:
     kind = next(kind for kind in KINDS.values() if kind.kind == job["kind"] and job["apiVersion"] in kind.api_versions)
-    assert {job_template.path: job_template.gets_rails for job_template in kind.iter_templates(job)} == templates
+    assert {
+        job_template.path: job_template.gets_rails for job_template in kind.iter_templates(job, GPU_RESOURCE)
+    } == templates
 
 
 def test_new_jobs_take_all_nodes_and_gpus() -> None:
@@ -225,3 +228,13 @@ def test_new_jobs_take_all_nodes_and_gpus() -> None:
 def test_one_node_is_enough(kind: JobKind) -> None:
     job = kind.build(PARAMS.__class__("x", "i", 1, 8))[-1]
     assert patch_job(kind, job, JobContext(PLAIN, [job])) or kind.name == "trainjob"
+
+
+@pytest.mark.parametrize("mount_path", ["/data", "/dev/shm"])  # noqa: S108 - inside the pod
+def test_the_volume_claims_of_a_stateful_set_keep_their_names(mount_path: str) -> None:
+    claims = [{"metadata": {"name": "dshm"}}]
+    pods = template(volumeMounts=[{"name": "dshm", "mountPath": mount_path}])
+    job = {"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {"volumeClaimTemplates": claims, "template": pods}}
+    inject_into_jobs([job], PLAIN)
+    names = [volume["name"] for volume in pods["spec"].get("volumes", [])]
+    assert names == (["dshm-rails"] if mount_path == "/data" else [])

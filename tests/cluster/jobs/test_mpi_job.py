@@ -60,6 +60,35 @@ def test_a_value_that_the_user_exports_stays_and_is_told() -> None:
     assert "NCCL_IB_TC=0" in _launcher(job)["command"]
 
 
+EXPORTED: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "the planned value": ({"env": [{"name": "NCCL_IB_TC", "value": "104"}]}, []),
+    "another value": (
+        {"env": [{"name": "NCCL_IB_TC", "value": "0"}]},
+        ["mpirun exports NCCL_IB_TC=0, the plan has '104'"],
+    ),
+    "a value from elsewhere": ({"env": [{"name": "NCCL_IB_TC", "valueFrom": {"configMapKeyRef": {}}}]}, []),
+    "perhaps a value": ({"envFrom": [{"configMapRef": {"name": "a"}}]}, []),
+    "none": ({}, ["mpirun exports NCCL_IB_TC, which the launcher's env does not set, the plan has '104'"]),
+}
+
+
+@pytest.mark.parametrize(("fields", "kept"), EXPORTED.values(), ids=EXPORTED)
+def test_a_variable_that_is_exported_by_name_has_the_launchers_value(fields: dict[str, Any], kept: list[str]) -> None:
+    job = _job({"command": ["mpirun", "-x", "NCCL_IB_TC", "app"], **copy.deepcopy(fields)})
+    assert [note.difference for note in _kept(job)] == kept
+
+
+HARMFUL = {
+    "exported by mpirun": ["mpirun", "-x", "NCCL_IB_DISABLE=1"],
+    "in a script": ["sh", "-c", "NCCL_IB_DISABLE=1"],
+}
+
+
+@pytest.mark.parametrize("command", HARMFUL.values(), ids=HARMFUL)
+def test_a_launcher_that_turns_rdma_off_is_told(command: list[str]) -> None:
+    assert "ib-disabled" in {note.code for note in _kept(_job({"command": [*command]}))}
+
+
 OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a script": ({"command": ["sh", "-c", "mpirun -np 2 app"]}, {}),
     "Intel MPI": ({"command": ["mpirun", "app"]}, {"mpiImplementation": "Intel"}),

@@ -41,7 +41,7 @@ def test_pods_with_rails_ask_to_be_kept_together(kind: str) -> None:
     known = KINDS["clustertrainingruntime"] if kind == "trainjob" else KINDS[kind]
     near = {
         job_template.gets_rails: job_template.template.get("metadata", {}).get("annotations", {})
-        for job_template in known.iter_templates(holder)
+        for job_template in known.iter_templates(holder, PLAIN.gpu_resource)
     }
     assert near[True][NEAR] == "rack"
     assert NEAR not in near.get(False, {})

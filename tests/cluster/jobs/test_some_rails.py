@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from tests.cluster.stacks.sites import SITES, alike, planned
+from trackbed.cluster.jobs.inject import inject_rails
 from trackbed.cluster.jobs.requirements import build_requirements
 from trackbed.cluster.stacks import load_stack
 from trackbed.cluster.stacks.stack import iter_objects
@@ -61,6 +62,18 @@ def test_each_claim_of_some_rails_has_a_template_of_that_rail_alone(name: str) -
         devices = made[claim.template]
         assert [request["name"] for request in devices["requests"]] == [claim.name]
         assert all(item.get("requests", [claim.name]) == [claim.name] for item in devices["config"])
+
+
+@pytest.mark.parametrize("name", ["sriov-operator", "network-operator-macvlan", "spiderpool"])
+def test_networks_of_rails_that_were_not_chosen_are_told(name: str) -> None:
+    plan = planned(name, alike(4, RAILS), RAILS)
+    whole = build_requirements(load_stack(name), plan)
+    pod: dict[str, Any] = {"spec": {"containers": [{"name": "a"}]}}
+    inject_rails(pod, whole)
+    notes = inject_rails(pod, build_requirements(load_stack(name), plan, SOME))
+    unused = [note for note in notes if note.code == "pod-rails-unused" and "joins network" in note.difference]
+    assert len(unused) == RAILS - len(SOME)
+    assert inject_rails(pod, whole) == []
 
 
 def test_bootstrap_keeps_off_the_rails_that_the_pod_has_not() -> None:

@@ -14,6 +14,7 @@ VARIABLES = (("NCCL_IB_HCA", "=rail0:1:0,rail1:1:1"), ("NCCL_SOCKET_IFNAME", "=e
 SELECTOR = (("trackbed.dev/fabric", "train"),)
 RAILS = tuple(PodNetwork("ai", f"rail{rail}", f"rail{rail}") for rail in range(2))
 DEVICES = (("nvidia.com/rail0", 1), ("nvidia.com/rail1", 1))
+CLAIM = Claim("rails", "eight-rails", "ai", ("eight-rails-gpus",))
 
 WANTED = {
     "networks and devices": PodRequirements(Access(networks=RAILS, resources=DEVICES), VARIABLES, SELECTOR),
@@ -24,13 +25,13 @@ WANTED = {
         VARIABLES,
         SELECTOR,
     ),
-    "claims": PodRequirements(Access(claims=(Claim("rails", "eight-rails"),)), VARIABLES, SELECTOR),
+    "claims": PodRequirements(Access(claims=(CLAIM,)), VARIABLES, SELECTOR),
     "host network": PodRequirements(Access(host_network=True, privileged=True), VARIABLES, SELECTOR),
     "everything": PodRequirements(
         Access(
             networks=RAILS,
             resources=DEVICES,
-            claims=(Claim("more", "more-rails"),),
+            claims=(Claim("more", "more-rails", "ai"),),
             annotations=(("cloud/inject", "true"),),
             host_paths=(
                 HostPath("lib", "/opt/lib", "/usr/local/lib/net"),

@@ -34,7 +34,7 @@ def expressions(stack: Stack, plan: Plan) -> list[str]:
 def test_a_pods_claim_names_the_template_and_the_template_the_class(stack: Stack, site: dict[str, Any]) -> None:
     plan = carried(**site, kubernetes={"namespace": "training"})
     templates = of_kind(stack, plan, "ResourceClaimTemplate")
-    assert stack.access(plan).claims == (Claim("rails", "train-rails"),)
+    assert stack.access(plan).claims == (Claim("rails", "train-rails", "training", ("train-rails-gpus",)),)
     assert not stack.access(plan).networks
     assert not stack.access(plan).resources
     assert {manifest["metadata"]["namespace"] for manifest in templates.values()} == {"training"}
@@ -78,6 +78,7 @@ def test_there_is_no_template_with_gpus_where_nodes_have_unlike_ones(stack: Stac
     nodes[1]["gpus"] = 4
     manifests = of_kind(stack, carried(rails=8, nodes=nodes, **site), "ResourceClaimTemplate")
     assert list(manifests) == ["train-rails", *(f"train-rail{rail}" for rail in range(8))]
+    assert stack.access(carried(rails=8, nodes=nodes, **site)).claims == (Claim("rails", "train-rails", "default"),)
 
 
 @BOTH

@@ -290,8 +290,12 @@ ODD = {
     "init containers": Row(asks("2", initContainers=[container("first")]), carries=rails(0, 1)),
     "an init container with rails": Row(
         asks("2", initContainers=[container("first", {"spidernet.io/rail0": "1"})]),
-        carries={"resources": {"first": {"rail0": "1"}, "main": {"rail1": "1"}}},
-        warned="container first asks for spidernet.io/rail0, container main uses the GPUs",
+        carries={"resources": {"first": {"rail0": "1"}, "main": {"rail0": "1", "rail1": "1"}}},
+    ),
+    "a sidecar with rails": Row(
+        asks("2", initContainers=[container("side", {"spidernet.io/rail0": "1"}, restartPolicy="Always")]),
+        carries={"resources": {"side": {"rail0": "1"}, "main": {"rail1": "1"}}},
+        warned="container side asks for spidernet.io/rail0, container main uses the GPUs",
     ),
     "a sidecar": Row(asks("2", initContainers=[container("side", restartPolicy="Always")]), carries=rails(0, 1)),
     "no name, but the beginning of one": Row(

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterator
 
 from trackbed.cluster.jobs.note import Note
-from trackbed.cluster.jobs.template import Mapping, ensure_list, read_mappings
+from trackbed.cluster.jobs.template import Mapping, ensure_list, read_list, read_mappings
 from trackbed.cluster.stacks.access import Access
 from trackbed.fabric.nccl_images import FIRST_FIT, has_old_nccl
+from trackbed.lint.assignments import find_assignments
 
 DEVIATION_EFFECTS = {
     "NCCL_IB_HCA": "NCCL takes every RDMA device it sees, storage and management among them",
@@ -27,18 +28,50 @@ def set_variables(container: Mapping, access: Access, variables: tuple[tuple[str
     """Add missing variables to the container; yield notes on additions and on values that differ or are harmful."""
     entries = {str(entry.get("name")): entry for entry in read_mappings(container, "env")}
     for name, value in variables:
-        breaks = DEVIATION_EFFECTS.get(name, "the stack asks for this value")
         if name not in entries:
+            breaks = DEVIATION_EFFECTS.get(name, _STACK_EFFECT)
             ensure_list(container, "env").append({"name": name, "value": value})
             yield Note("missing", "nccl-variable", f"{name}={value}", breaks)
-        elif "valueFrom" not in entries[name] and (job_value := _read_variable_value(entries[name])) != value:
-            names = describe_device_list(job_value, access) if name == "NCCL_IB_HCA" else ""
-            yield Note("different", "nccl-variable", f"{name} is {job_value!r}{names}, the plan has {value!r}", breaks)
+        elif "valueFrom" not in entries[name] and (job_value := read_variable_value(entries[name])) != value:
+            yield _build_difference(f"{name} is", name, job_value, value, access)
     if "NCCL_IB_HCA" in entries and "NCCL_IB_HCA" not in dict(variables):
-        yield from _check_device_count(_read_variable_value(entries["NCCL_IB_HCA"]), access)
-    yield from _check_harmful_values({name: _read_variable_value(entry) for name, entry in entries.items()}, access)
+        yield from _check_device_count(read_variable_value(entries["NCCL_IB_HCA"]), access)
+    yield from check_harmful_values({name: read_variable_value(entry) for name, entry in entries.items()}, access)
 
 
+def check_script(container: Mapping, access: Access, variables: tuple[tuple[str, str], ...]) -> Iterator[Note]:
+    """Yield notes on variables that the container's command sets otherwise than planned, or to a harmful value."""
+    planned = dict(variables)
+    for key in ("command", "args"):
+        for index, text in enumerate(read_list(container, key)):
+            values = {
+                match["name"]: match["value"] for match in find_assignments(text if isinstance(text, str) else "")
+            }
+            notes = [
+                _build_difference(f"the command sets {name} to", name, value, planned[name], access)
+                for name, value in values.items()
+                if value != planned.get(name, value)
+            ]
+            for note in (*notes, *check_harmful_values(values, access)):
+                yield note.with_parent(f"{key}[{index}]")
+
+
+def _build_difference(subject: str, name: str, job_value: str, value: str, access: Access) -> Note:
+    names = describe_device_list(job_value, access) if name == "NCCL_IB_HCA" else ""
+    breaks = _describe_effect(name, job_value, access)
+    return Note("different", "nccl-variable", f"{subject} {job_value!r}{names}, the plan has {value!r}", breaks)
+
+
+def _describe_effect(name: str, job_value: str, access: Access) -> str:
+    """Return the effect of a variable's value that is not the planned one."""
+    if name != "NCCL_IB_HCA" or not job_value.startswith("=") or not access.hcas:
+        return DEVIATION_EFFECTS.get(name, _STACK_EFFECT)
+    if {hca.device for hca in access.hcas} == set(_list_devices(job_value)):
+        return "NCCL is not told the planned port and rail of each device, and may connect different rails"
+    return "NCCL uses these devices alone"
+
+
+_STACK_EFFECT = "the stack asks for this value"
 _FAMILIES = frozenset({"mlx4", "mlx5"})
 """Names that end with a digit and match every device of a driver."""
 
@@ -78,7 +111,8 @@ def _matches(name: str, device: str, value: str) -> bool:
     return name == device if value.startswith("=") else device.startswith(name)
 
 
-def _read_variable_value(entry: Mapping) -> str:
+def read_variable_value(entry: Mapping) -> str:
+    """Return the value of an element of `env`; empty if it has none."""
     value = entry.get("value")
     return "" if value is None else str(value)
 
@@ -98,7 +132,7 @@ def check_image(container: Mapping) -> Iterator[Note]:
         )
 
 
-def _check_harmful_values(values: dict[str, str], access: Access) -> Iterator[Note]:
+def check_harmful_values(values: dict[str, str], access: Access) -> Iterator[Note]:
     """Yield notes on values that break the job on any plan, and on variables that this stack must not have."""
     for name, stack_value in access.env:
         if not stack_value and values.get(name):
@@ -123,7 +157,7 @@ _HARMFUL_VALUES: dict[str, tuple[Callable[[str], bool], str, str]] = {
     "NCCL_IB_HCA": (
         lambda value: bool(value) and not value.removeprefix("^").startswith("="),
         "hca-prefix",
-        "names match by prefix, so mlx5_1 takes mlx5_10 too; begin the value with =",
+        "names match by prefix, so mlx5_1 means mlx5_10 too; begin the value with =, and a list to exclude with ^=",
     ),
 }
 """Variable name -> predicate for a harmful value, name of the fault, effect."""

@@ -1,21 +1,21 @@
 """Injection of rails into all jobs of a manifest file.
 
 Where pods of the file use GPUs, pods without GPUs get no rails: they would take devices from those that need them.
-Objects of kinds that are not known are searched for pods with GPUs, by the schema of their CRD if the file has it and
-else by the shape of pods.
+Objects of kinds that are not known are searched for jobs of known kinds, and for pods with GPUs, by the schema of their
+CRD if the file has it and else by the shape of pods.
 """
 
 from collections.abc import Iterator, MutableMapping, MutableSequence, Sequence
 from typing import Any, NamedTuple
 
 from trackbed.cluster.jobs.kinds import ALL_KINDS, find_kind, find_kind_of_other_version
+from trackbed.cluster.jobs.kinds.gpu_requests import find_unknown_pods, is_at_or_below
 from trackbed.cluster.jobs.kinds.kind import (
     JobContext,
     JobKind,
     Template,
     patch_job,
     patch_templates,
-    uses_gpus,
 )
 from trackbed.cluster.jobs.kinds.pod_schemas import PodSchemas, find_templates_by_schema, index_pod_schemas
 from trackbed.cluster.jobs.kinds.pod_specs import find_templates, view_path
@@ -25,11 +25,8 @@ from trackbed.cluster.jobs.template import (
     Mapping,
     NotAJobError,
     copy_plain,
-    iter_resource_names,
-    read_mapping,
     read_mappings,
 )
-from trackbed.fabric.gpus import is_gpu_resource
 
 
 class PatchedJob(NamedTuple):
@@ -50,22 +47,18 @@ def inject_into_jobs(
         NotAJobError: There is no job, or a job does not match the schema of its kind, or its version is unsupported.
     """
     objects = [manifest for document in documents for manifest in _flatten_list(document)]
-    kinds = [_find_supported_kind(manifest) for manifest in objects]
     schemas = index_pod_schemas(objects)
-    templates = [
-        [] if kind else _list_templates(manifest, pod_specs, schemas)
-        for manifest, kind in zip(objects, kinds, strict=True)
-    ]
-    _check_paths(pod_specs, templates)
-    has_gpus = any(map(_has_gpus, objects, kinds, templates))
-    context = JobContext(requirements, objects, has_gpus)
+    parts = [part for manifest in objects for part in _split_object(manifest, requirements, pod_specs, schemas)]
+    _check_paths(pod_specs, parts)
+    has_gpus = any(_has_gpus(part, requirements.gpu_resource) for part in parts)
+    context = JobContext(requirements, [part.manifest for part in parts], has_gpus)
     jobs = []
-    for manifest, kind, other_templates in zip(objects, kinds, templates, strict=True):
-        if kind or other_templates:
-            jobs.append(_patch_named_job(kind, other_templates, manifest, context))
-        elif notes := list(_find_unknown_pods(manifest)):
-            jobs.append(PatchedJob(_get_title(manifest), notes))
-    if not any(kinds) and not any(templates):
+    for part in parts:
+        if part.is_job:
+            jobs.append(_patch_part(part, context))
+        elif notes := list(find_unknown_pods(part.manifest, requirements.gpu_resource, part.job_paths)):
+            jobs.append(PatchedJob(part.title, notes))
+    if not any(part.is_job for part in parts):
         raise NotAJobError(f"no job that can have rails; {_describe_jobs(jobs)}", "")
     return jobs
 
@@ -90,12 +83,72 @@ def _describe_jobs(unknown_jobs: list[PatchedJob]) -> str:
 
 
 def _flatten_list(document: object) -> list[Mapping]:
-    """Return the items of a v1 List, or any other object itself; empty for a document that is no mapping."""
+    """Return the items of a v1 List and of Lists in it, or another object; empty for a document that is no mapping."""
     if not isinstance(document, dict):
         return []
     if document.get("kind") == "List" and document.get("apiVersion") == "v1":
-        return read_mappings(document, "items")
+        return [manifest for item in read_mappings(document, "items") for manifest in _flatten_list(item)]
     return [document]
+
+
+class _FileObject(NamedTuple):
+    """An object of a file without the jobs that it contains, or a job that it contains."""
+
+    title: str
+    manifest: Mapping
+    kind: JobKind | None = None
+    templates: tuple[Template, ...] = ()
+    """Pod templates of an object of a kind that is not known."""
+    job_paths: tuple[str, ...] = ()
+    """Paths of the jobs in an object of a kind that is not known."""
+    path: str = ""
+    """Path of a job in the object that contains it."""
+    namespace: str | None = None
+    """Namespace of the object that contains a job."""
+
+    @property
+    def is_job(self) -> bool:
+        return self.kind is not None or bool(self.templates)
+
+
+def _split_object(
+    manifest: Mapping, requirements: PodRequirements, pod_specs: Sequence[str], schemas: PodSchemas
+) -> list[_FileObject]:
+    """Return an object, and the jobs with GPUs that an object of a kind that is not known contains."""
+    title, gpu_resource = _get_title(manifest), requirements.gpu_resource
+    if kind := _find_supported_kind(manifest):
+        return [_FileObject(title, manifest, kind)]
+    if named := tuple(template for path in pod_specs if (template := view_path(manifest, path))):
+        return [_FileObject(title, manifest, templates=named)]
+    keys = (key for key in manifest if key not in {"metadata", "status"})
+    jobs = [job for key in keys for job in _find_jobs(manifest[key], str(key), gpu_resource)]
+    schema = schemas.get((str(manifest.get("apiVersion")), str(manifest.get("kind"))))
+    templates = (
+        find_templates_by_schema(manifest, schema, gpu_resource) if schema else find_templates(manifest, gpu_resource)
+    )
+    paths = tuple(job.path for job in jobs)
+    others = tuple(template for template in templates if not any(is_at_or_below(template.path, path) for path in paths))
+    metadata = manifest.get("metadata")
+    namespace = str(metadata.get("namespace") or "") if isinstance(metadata, dict) else ""
+    return [
+        _FileObject(title, manifest, templates=others, job_paths=paths),
+        *(job._replace(title=f"{job.title} in {title}", namespace=namespace or None) for job in jobs),
+    ]
+
+
+def _find_jobs(value: object, path: str, gpu_resource: str) -> Iterator[_FileObject]:
+    """Yield the jobs of known kinds with GPUs in a value."""
+    if isinstance(value, MutableSequence):
+        for index, item in enumerate(value):
+            yield from _find_jobs(item, f"{path}[{index}]", gpu_resource)
+    elif isinstance(value, MutableMapping):
+        kind = find_kind(value) if isinstance(value.get("spec"), MutableMapping) else None
+        job = _FileObject(_get_title(value), value, kind, path=path)
+        if kind and _has_gpus(job, gpu_resource):
+            yield job
+            return
+        for key in value:
+            yield from _find_jobs(value[key], f"{path}.{key}", gpu_resource)
 
 
 def _find_supported_kind(manifest: Mapping) -> JobKind | None:
@@ -109,72 +162,33 @@ def _find_supported_kind(manifest: Mapping) -> JobKind | None:
     return find_kind(manifest)
 
 
-def _list_templates(manifest: Mapping, pod_specs: Sequence[str], schemas: PodSchemas) -> list[Template]:
-    """Return the pod templates of an object of a kind that is not known: those at the paths, else those with GPUs."""
-    templates = [template for path in pod_specs if (template := view_path(manifest, path))]
-    schema = schemas.get((str(manifest.get("apiVersion")), str(manifest.get("kind"))))
-    return templates or list(find_templates_by_schema(manifest, schema) if schema else find_templates(manifest))
-
-
-def _check_paths(pod_specs: Sequence[str], templates: Sequence[list[Template]]) -> None:
+def _check_paths(pod_specs: Sequence[str], parts: Sequence[_FileObject]) -> None:
     """Raise NotAJobError for a path where no object has pods."""
     for path in pod_specs:
-        if not any(template.path == path.strip(".") for group in templates for template in group):
+        if not any(template.path == path.strip(".") for part in parts for template in part.templates):
             raise NotAJobError("no object has a pod template or pod spec there", path)
 
 
-def _has_gpus(manifest: Mapping, kind: JobKind | None, templates: list[Template]) -> bool:
+def _has_gpus(part: _FileObject, gpu_resource: str) -> bool:
     """Return whether pods of an object use GPUs; False for a job whose fields have wrong types."""
     try:
-        job_templates = kind.iter_templates(manifest) if kind else iter(templates)
-        return any(uses_gpus(read_mapping(job_template.template, "spec")) for job_template in job_templates)
+        templates = part.kind.iter_templates(part.manifest, gpu_resource) if part.kind else part.templates
+        return any(template.uses_gpus(gpu_resource) for template in templates)
     except NotAJobError:
         return False
 
 
-def _find_unknown_pods(manifest: Mapping) -> Iterator[Note]:
-    """Yield notes on requests for GPUs in an object where no pod spec was recognised."""
-    for path, name in _find_gpu_requests(manifest, ""):
-        yield Note(
-            "different",
-            "pod-of-unknown-kind",
-            f"asks for {name} where no pod spec was recognised",
-            "its pods get no rails; name the path of their pod spec, or let the webhook add rails to the pods",
-            path,
-        )
-
-
-def _find_gpu_requests(value: object, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the path of each mapping `resources` that requests GPUs, and the name of the resource."""
-    if isinstance(value, MutableSequence):
-        for index, item in enumerate(value):
-            yield from _find_gpu_requests(item, f"{path}[{index}]")
-    elif isinstance(value, MutableMapping):
-        if isinstance(value.get("resources"), MutableMapping):
-            gpus = [name for name in _read_resource_names(value) if is_gpu_resource(name)]
-            yield from [(f"{path}.resources", name) for name in gpus[:1]]
-        for key in value:
-            yield from _find_gpu_requests(value[key], f"{path}.{key}".removeprefix("."))
-
-
-def _read_resource_names(container: Mapping) -> list[str]:
-    try:
-        return list(iter_resource_names(container))
-    except NotAJobError:  # `resources` is something else in this kind
-        return []
-
-
-def _patch_named_job(
-    kind: JobKind | None, templates: list[Template], manifest: Mapping, context: JobContext
-) -> PatchedJob:
+def _patch_part(part: _FileObject, context: JobContext) -> PatchedJob:
     """Inject rails into a job, in place; errors are prefixed with the job's kind and name."""
-    title = _get_title(manifest)
+    context = context._replace(namespace=part.namespace, job_paths=part.job_paths)
     try:
-        if kind:
-            return PatchedJob(title, patch_job(kind, manifest, context))
-        return PatchedJob(title, patch_templates(templates, manifest, context._replace(has_gpus=False)))
+        if part.kind:
+            notes = patch_job(part.kind, part.manifest, context)
+        else:
+            notes = patch_templates(part.templates, part.manifest, context._replace(has_gpus=False))
     except NotAJobError as error:
-        raise NotAJobError(f"{title}: {error}", "") from error
+        raise NotAJobError(f"{part.title}: {error}", "") from error
+    return PatchedJob(part.title, [note.with_parent(part.path) for note in notes])
 
 
 def _get_title(manifest: Mapping) -> str:

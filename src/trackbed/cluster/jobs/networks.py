@@ -110,6 +110,22 @@ def _check_duplicate_networks(
             )
 
 
+def find_excluded_networks(
+    template: Mapping, excluded: tuple[PodNetwork, ...], namespace: str | None
+) -> Iterator[Note]:
+    """Yield notes on networks that a pod joins and that are of rails which it shall not have."""
+    annotation = read_mapping(template, "metadata", "annotations").get(ANNOTATION)
+    for entry in (parse_networks(annotation or "") or []) if excluded else []:
+        if refers_to_any(entry, excluded, namespace):
+            yield Note(
+                "extra",
+                "pod-rails-unused",
+                f"this pod joins network {entry['name']}, which is not among its rails; remove it, or choose the rail",
+                "the pod takes a device or address that it shall not use, or fails to start without the device",
+                _PATH,
+            )
+
+
 def refers_to_any(entry: NetworkEntry, networks: tuple[PodNetwork, ...], namespace: str | None) -> bool:
     """Return whether an entry of the annotation refers to one of the networks; `namespace` is the pod's."""
     return any(_refers_to(entry, network, namespace) for network in networks)

@@ -5,10 +5,18 @@ from collections.abc import Callable, Collection, Iterable
 import msgspec
 
 from trackbed.cluster.stacks import groups, nccl
-from trackbed.cluster.stacks.access import Access
+from trackbed.cluster.stacks.access import Access, PodNetwork
 from trackbed.cluster.stacks.stack import Stack
 from trackbed.fabric.gpus import GPU_RESOURCE
 from trackbed.fabric.plan.plan import Plan
+
+
+class ExcludedRails(msgspec.Struct, frozen=True):
+    """The fabric's rails that pods shall not have: resources, networks and claim templates of these rails alone."""
+
+    resources: frozenset[str] = frozenset()
+    networks: tuple[PodNetwork, ...] = ()
+    claim_templates: frozenset[str] = frozenset()
 
 
 class PodRequirements(msgspec.Struct, frozen=True):
@@ -21,8 +29,8 @@ class PodRequirements(msgspec.Struct, frozen=True):
     """Labels of the nodes that have the rails."""
     shares_ports: bool = False
     """Whether several pods have interfaces on one RoCE port, whose GIDs are all in one table."""
-    excluded_resources: frozenset[str] = frozenset()
-    """Resources of the fabric's rails that the pods shall not have."""
+    excluded: ExcludedRails = ExcludedRails()
+    """What pods have of rails that these pods shall not have."""
     gpu_resource: str = GPU_RESOURCE
     """Extended resource by which the pods ask for GPUs."""
     known_gpus: tuple[tuple[str, int], ...] = ()
@@ -49,17 +57,31 @@ def build_requirements(stack: Stack, plan: Plan, rail_numbers: Collection[int] |
     fabric_variables = nccl.build_variables(pod_plan, access.hcas, **socket_ifname)
     variables = tuple(merge_variables(fabric_variables, access).items())
     shares_ports = plan.common.pod_mode == "macvlan" and plan.common.link_type == "ethernet"
-    names = {name for name, _ in access.resources}
-    excluded = frozenset(name for name, _ in stack.access(plan).resources if name not in names)
     return PodRequirements(
         access,
         variables,
         node_labels,
         shares_ports=shares_ports and not access.host_network,
-        excluded_resources=excluded,
+        excluded=_find_excluded_rails(stack, plan, pod_plan),
         gpu_resource=plan.kubernetes.gpu_resource,
         known_gpus=tuple(_count_known_gpus(plan, max).items()),
         all_gpus=tuple(_count_known_gpus(plan, sum).items()),
+    )
+
+
+def _find_excluded_rails(stack: Stack, plan: Plan, pod_plan: Plan) -> ExcludedRails:
+    """Return what belongs to the rails of the fabric that are not in the pods' plan."""
+    access = stack.access(pod_plan)
+    others = {rail.rail for rail in plan.common.rails} - {rail.rail for rail in pod_plan.common.rails}
+    if not others:
+        return ExcludedRails()
+    whole, other_access = stack.access(plan), stack.access(narrow_plan(plan, others))
+    resources = {name for name, _ in access.resources}
+    networks = {(network.namespace, network.name) for network in access.networks}
+    return ExcludedRails(
+        frozenset(name for name, _ in whole.resources if name not in resources),
+        tuple(network for network in whole.networks if (network.namespace, network.name) not in networks),
+        frozenset(name for claim in (*whole.claims, *other_access.claims) for name in claim.templates),
     )
 
 

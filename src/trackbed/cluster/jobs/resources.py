@@ -1,4 +1,4 @@
-"""Resource requests of the container that uses the GPUs: a device of each rail, huge pages, resource claims.
+"""Resource requests of the container that uses the GPUs: a device of each rail, huge pages, resource claims (`claims`).
 
 The limits of extended resources must be integers and equal to the requests (Kubernetes, "Extended resources"). The same
 holds for huge pages, which also require a request for cpu or memory.
@@ -6,20 +6,19 @@ holds for huge pages, which also require a request for cpu or memory.
 
 from collections.abc import Iterator
 
+from trackbed.cluster.jobs import claims
 from trackbed.cluster.jobs.note import Note
 from trackbed.cluster.jobs.requirements import PodRequirements
 from trackbed.cluster.jobs.template import (
     Mapping,
-    ensure_list,
     ensure_mapping,
+    find_gpu_resources,
     iter_resource_names,
     locate_container,
     read_mapping,
     read_mappings,
-    requests_gpus,
 )
-from trackbed.cluster.stacks.access import Access, Claim
-from trackbed.fabric.gpus import is_gpu_resource
+from trackbed.cluster.stacks.access import Access
 from trackbed.fabric.quantities import is_same_quantity, parse_quantity
 
 _NO_DEVICE = "the container gets no RDMA device of that rail"
@@ -30,7 +29,7 @@ _NO_PAGES = "the network library finds no huge pages"
 def add_resources(spec: Mapping, container: Mapping, requirements: PodRequirements) -> Iterator[Note]:
     """Add rail resources and huge pages to the container, and resource claims to container and pod; yield notes."""
     access, path = requirements.access, f"{locate_container(spec, container)}.resources"
-    yield from _check_gpus(container, dict(requirements.known_gpus), path)
+    yield from _check_gpus(container, requirements, path)
     yield from _check_other_containers(spec, container, requirements)
     other_names = {name for other in _iter_other_containers(spec, container) for name in iter_resource_names(other)}
     effect = _NO_ATTACHMENT if access.networks else _NO_DEVICE
@@ -40,8 +39,7 @@ def add_resources(spec: Mapping, container: Mapping, requirements: PodRequiremen
     for name, quantity in access.hugepages:
         yield from _add_resource(container, name, quantity, path, _NO_PAGES)
     yield from _check_huge_page_memory(container, access, path)
-    for claim in access.claims:
-        yield from _add_claim(spec, container, claim, path)
+    yield from claims.add_claims(spec, container, access)
 
 
 def _add_resource(container: Mapping, name: str, quantity: int | str, path: str, effect: str) -> Iterator[Note]:
@@ -81,14 +79,15 @@ def _add_resource(container: Mapping, name: str, quantity: int | str, path: str,
         )
 
 
-def _check_gpus(container: Mapping, known: dict[str, int], path: str) -> Iterator[Note]:
-    """Yield notes on GPUs that no node has, or not as many of; `known` is the most of a node, by resource.
+def _check_gpus(container: Mapping, requirements: PodRequirements, path: str) -> Iterator[Note]:
+    """Yield notes on GPUs that no node has, or not as many of.
 
     Parts of GPUs have other names below the same domain.
     """
+    known = dict(requirements.known_gpus)
     domains = {name.partition("/")[0] for name in known}
     limits = read_mapping(container, "resources", "limits")
-    for name in dict.fromkeys(filter(is_gpu_resource, iter_resource_names(container))):
+    for name in find_gpu_resources(container, requirements.gpu_resource):
         count = parse_quantity(str(limits.get(name)))
         if known and name.partition("/")[0] not in domains:
             yield Note(
@@ -109,13 +108,12 @@ def _check_gpus(container: Mapping, known: dict[str, int], path: str) -> Iterato
 
 
 def _iter_other_containers(spec: Mapping, container: Mapping) -> Iterator[Mapping]:
-    """Return an iterator over the pod's containers other than this one, init containers included."""
-    return (
-        other
-        for key in ("containers", "initContainers")
-        for other in read_mappings(spec, key)
-        if other is not container
-    )
+    """Return an iterator over the containers that run beside this one, which may be init containers (KEP-753).
+
+    The devices of other init containers are used again by the pod's containers (Kubernetes, device manager).
+    """
+    sidecars = (other for other in read_mappings(spec, "initContainers") if other.get("restartPolicy") == "Always")
+    return (other for other in (*read_mappings(spec, "containers"), *sidecars) if other is not container)
 
 
 def _check_other_containers(spec: Mapping, container: Mapping, requirements: PodRequirements) -> Iterator[Note]:
@@ -129,7 +127,7 @@ def _check_other_containers(spec: Mapping, container: Mapping, requirements: Pod
                 f"container {other.get('name')} asks for {name}, container {container.get('name')} uses the GPUs",
                 "the job sees no device of that rail",
             )
-        if requests_gpus(other, requirements.gpu_resource):
+        if find_gpu_resources(other, requirements.gpu_resource):
             yield Note(
                 "different",
                 "pod-two-gpu-containers",
@@ -161,44 +159,4 @@ def _check_huge_page_memory(container: Mapping, access: Access, path: str) -> It
             "huge pages are requested without cpu or memory; state how much memory the job needs",
             "the API refuses the pod",
             path,
-        )
-
-
-def _add_claim(spec: Mapping, container: Mapping, claim: Claim, path: str) -> Iterator[Note]:
-    """Add a resource claim to the pod and a reference to it to the container; yield notes.
-
-    A claim of the user from the same template is used, whatever its name.
-    """
-    templates = {
-        str(pod_claim.get("name")): pod_claim.get("resourceClaimTemplateName")
-        for pod_claim in read_mappings(spec, "resourceClaims")
-    }
-    name = next((name for name, template in templates.items() if template == claim.template), None)
-    if name is None and claim.name in templates:
-        yield Note(
-            "different",
-            "pod-claim-of-other-template",
-            f"claim {claim.name} is not of template {claim.template}",
-            "the pod gets other devices",
-            "spec.resourceClaims",
-        )
-    elif name is None:
-        ensure_list(spec, "resourceClaims").append({"name": claim.name, "resourceClaimTemplateName": claim.template})
-        yield Note(
-            "missing",
-            "pod-claim-missing",
-            f"claim {claim.name} of template {claim.template}",
-            "the pod gets no rails",
-            "spec.resourceClaims",
-        )
-    name = name or claim.name
-    container_claims = read_mappings(read_mapping(container, "resources"), "claims")
-    if not any(container_claim.get("name") == name for container_claim in container_claims):
-        ensure_list(ensure_mapping(container, "resources"), "claims").append({"name": name})
-        yield Note(
-            "missing",
-            "claim-unused",
-            f"claim {name} in the container",
-            "the devices are prepared, and the container does not get them",
-            f"{path}.claims",
         )

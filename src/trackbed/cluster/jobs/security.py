@@ -90,8 +90,12 @@ def _add_ipc_lock(container: Mapping, path: str, pod_security_level: PodSecurity
     capabilities = read_mapping(container, "securityContext", "capabilities")
     if any(name in read_list(capabilities, "drop") for name in _IPC_LOCK):
         yield Note("different", "ipc-lock-missing", "IPC_LOCK is dropped", _LOCKING_FAILS, path)
-    elif any(name in read_list(capabilities, "add") for name in (*_IPC_LOCK, "ALL")):
+    elif any(name in read_list(capabilities, "add") for name in ("IPC_LOCK", "ALL")):
         return
+    elif "CAP_IPC_LOCK" in read_list(capabilities, "add"):
+        difference = "CAP_IPC_LOCK is added, and Kubernetes names it IPC_LOCK; write that"
+        breaks = f"some runtimes refuse the container; others ignore the name, and {_LOCKING_FAILS}"
+        yield Note("different", "capability-prefix", difference, breaks, path)
     elif pod_security_level != "privileged":
         yield Note(
             "different",

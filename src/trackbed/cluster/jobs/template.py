@@ -3,10 +3,12 @@
 Functions named read_ change nothing; functions named ensure_ add absent mappings and lists.
 """
 
-from collections.abc import Iterator, MutableMapping, MutableSequence
+from collections.abc import Collection, Iterator, MutableMapping, MutableSequence
+from decimal import Decimal
 from typing import Any, cast
 
 from trackbed.fabric.gpus import is_gpu_resource
+from trackbed.fabric.quantities import parse_quantity
 
 Mapping = MutableMapping[str, Any]
 List = MutableSequence[Any]
@@ -97,17 +99,50 @@ def iter_resource_names(container: Mapping) -> Iterator[str]:
         yield from map(str, read_mapping(container, "resources", section))
 
 
-def requests_gpus(container: Mapping, gpu_resource: str) -> bool:
-    """Return whether a container requests GPUs: by this resource, or one that is known as such."""
-    return any(name == gpu_resource or is_gpu_resource(name) for name in iter_resource_names(container))
+def find_gpu_resources(container: Mapping, gpu_resource: str) -> list[str]:
+    """Return the resources by which a container requests GPUs: this one, and those that are known as such.
+
+    A resource of which it requests 0 does not count.
+    """
+    names = dict.fromkeys(
+        str(name)
+        for section in ("limits", "requests")
+        for name, quantity in read_mapping(container, "resources", section).items()
+        if (name == gpu_resource or is_gpu_resource(str(name))) and parse_quantity(str(quantity)) != 0
+    )
+    return list(names)
 
 
-def choose_container(spec: Mapping, gpu_resource: str) -> Mapping:
-    """Return the container that uses the GPUs: the first that requests them, or else the pod's first container."""
+def count_gpus(container: Mapping, gpu_resource: str) -> Decimal:
+    """Return the number of GPUs that a container requests; numbers that cannot be read count as none."""
+    requests, limits = (read_mapping(container, "resources", section) for section in ("requests", "limits"))
+    quantities = {**requests, **limits}
+    numbers = [parse_quantity(str(quantities[name])) for name in find_gpu_resources(container, gpu_resource)]
+    return sum((number for number in numbers if number is not None), Decimal(0))
+
+
+def choose_container(spec: Mapping, gpu_resource: str, rail_templates: Collection[str]) -> Mapping:
+    """Return the container that uses the GPUs: the first that requests or claims them, else the pod's first container.
+
+    All claims count as claims of GPUs, except those of `rail_templates`, which are the templates of rails alone.
+    """
     containers = read_mappings(spec, "containers")
     if not containers:
         raise NotAJobError("expected at least one container", "spec.containers")
-    return next((container for container in containers if requests_gpus(container, gpu_resource)), containers[0])
+    requesting = (container for container in containers if find_gpu_resources(container, gpu_resource))
+    claiming = (container for container in containers if _has_other_claims(spec, container, rail_templates))
+    return next(requesting, None) or next(claiming, containers[0])
+
+
+def _has_other_claims(spec: Mapping, container: Mapping, rail_templates: Collection[str]) -> bool:
+    """Return whether a container has claims that are not of these templates."""
+    rail_claims = [
+        claim.get("name")
+        for claim in read_mappings(spec, "resourceClaims")
+        if claim.get("resourceClaimTemplateName") in rail_templates
+    ]
+    claims = read_mappings(read_mapping(container, "resources"), "claims")
+    return any(claim.get("name") not in rail_claims for claim in claims)
 
 
 def locate_container(spec: Mapping, container: Mapping) -> str:

@@ -21,6 +21,15 @@ class Claim(msgspec.Struct, frozen=True):
 
     name: str
     template: str
+    namespace: str
+    """Namespace of the template, which must be that of the pod."""
+    larger_templates: tuple[str, ...] = ()
+    """Templates that give the same devices and others besides."""
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """All templates whose claims give the devices."""
+        return (self.template, *self.larger_templates)
 
 
 class Hca(msgspec.Struct, frozen=True):

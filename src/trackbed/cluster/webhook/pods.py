@@ -140,7 +140,7 @@ def _has_rails(pod: Mapping, access: Access, namespace: str) -> bool:
     annotation = read_mapping(pod, "metadata", "annotations").get(networks.ANNOTATION)
     if any(networks.refers_to_any(entry, access.networks, namespace) for entry in _parse_networks(annotation)):
         return True
-    templates = {claim.template for claim in access.claims}
+    templates = {template for claim in access.claims for template in (claim.template, *claim.larger_templates)}
     return any(claim.get("resourceClaimTemplateName") in templates for claim in read_mappings(spec, "resourceClaims"))
 
 

@@ -102,18 +102,19 @@ def build_job(
     Topology; Kueue prefers to place the pods on nodes with the same value of it.
     """
     objects = kind.build(params)
+    context = JobContext(requirements, objects, namespace=params.namespace)
     notes: list[Note] = []
     for manifest in objects:
         job_kind = find_kind(manifest)
         if job_kind is not None:
-            notes += patch_job(job_kind, manifest, JobContext(requirements, objects))
+            notes += patch_job(job_kind, manifest, context)
             if topology_label is not None:
-                prefer_topology(job_kind, manifest, topology_label)
+                prefer_topology(job_kind, manifest, requirements.gpu_resource, topology_label)
     if queue is not None:
         for manifest in objects:
             if find_kind(manifest) is kind:
                 put_in_queue(kind, manifest, queue)
-    return NewJob(objects, [note for note in notes if note.verdict != "missing"])
+    return NewJob(objects, [note for note in dict.fromkeys(notes) if note.verdict != "missing"])
 
 
 def set_namespace(objects: list[Manifest], namespace: str) -> list[Manifest]:

@@ -22,7 +22,7 @@ from trackbed.cluster.jobs.template import Mapping, NotAJobError
 from trackbed.cluster.stacks.objects import Manifest, build_manifest
 
 
-def _iter_templates(job: Mapping) -> Iterator[Template]:
+def _iter_templates(job: Mapping, _: str) -> Iterator[Template]:
     yield Template("", job, gets_rails=True)
 
 

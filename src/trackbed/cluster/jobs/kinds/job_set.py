@@ -11,16 +11,15 @@ from trackbed.cluster.jobs.kinds.kind import (
     build_pod_spec,
     build_ranked_command,
     read_count,
-    uses_gpus,
 )
 from trackbed.cluster.jobs.template import Mapping, ensure_mapping, read_mapping, read_mappings
 from trackbed.cluster.stacks.objects import Manifest, build_manifest
 
 
-def iter_replicated_templates(job_set_spec: Mapping, path: str) -> Iterator[Template]:
-    """Yield the pod templates in `replicatedJobs` of a JobSet's spec; `path` is that of the spec in its document."""
+def list_replicated_templates(job_set_spec: Mapping, path: str) -> list[Template]:
+    """Return the pod templates in `replicatedJobs` of a JobSet's spec; `path` is that of the spec in its document."""
     groups = read_mappings(job_set_spec, "replicatedJobs")
-    return iter_group_templates(
+    return list_group_templates(
         groups, f"{path}.replicatedJobs", "template", "spec", "template", count_pods=_count_pods_of_jobs
     )
 
@@ -34,17 +33,17 @@ def _count_replicas(group: Mapping) -> int | None:
     return read_count(group, "replicas")
 
 
-def iter_group_templates(
+def list_group_templates(
     replica_groups: list[Mapping],
     path: str,
     *keys: str,
     count_pods: Callable[[Mapping], int | None] = _count_replicas,
-) -> Iterator[Template]:
-    """Yield the pod template at `keys` of each group. It gets rails if it uses GPUs, or if no group uses any.
+) -> list[Template]:
+    """Return the pod template at `keys` of each group; see also `choose_gpu_users`.
 
     `path` is the path of the list of groups in the document. `count_pods` returns the number of pods of a group.
     """
-    templates = [
+    return [
         Template(
             f"{path}[{index}].{'.'.join(keys)}",
             ensure_mapping(group, *keys),
@@ -55,18 +54,17 @@ def iter_group_templates(
         for index, group in enumerate(replica_groups)
         if read_mapping(group, *keys)
     ]
-    return choose_gpu_users(templates)
 
 
-def choose_gpu_users(templates: list[Template]) -> Iterator[Template]:
+def choose_gpu_users(templates: list[Template], gpu_resource: str) -> Iterator[Template]:
     """Yield the templates of a job; those without GPUs get no rails, unless no template has GPUs."""
-    gpu_users = [uses_gpus(read_mapping(template.template, "spec")) for template in templates]
+    gpu_users = [template.uses_gpus(gpu_resource) for template in templates]
     for template, is_gpu_user in zip(templates, gpu_users, strict=True):
         yield template._replace(gets_rails=is_gpu_user or not any(gpu_users))
 
 
-def _iter_templates(job: Mapping) -> Iterator[Template]:
-    return iter_replicated_templates(read_mapping(job, "spec"), "spec")
+def _iter_templates(job: Mapping, gpu_resource: str) -> Iterator[Template]:
+    return choose_gpu_users(list_replicated_templates(read_mapping(job, "spec"), "spec"), gpu_resource)
 
 
 def _build_job(params: JobParameters) -> list[Manifest]:

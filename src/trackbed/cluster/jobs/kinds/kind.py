@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from trackbed.cluster.jobs.claims import check_namespace
 from trackbed.cluster.jobs.inject import find_stray_rails, inject_rails
+from trackbed.cluster.jobs.kinds.gpu_requests import find_unknown_pods
 from trackbed.cluster.jobs.note import Note
 from trackbed.cluster.jobs.program import build_torchrun_command
 from trackbed.cluster.jobs.requirements import PodRequirements
@@ -16,12 +18,12 @@ from trackbed.cluster.jobs.template import (
     Mapping,
     NotAJobError,
     ensure_mapping,
-    iter_resource_names,
+    find_gpu_resources,
     read_mapping,
     read_mappings,
 )
 from trackbed.cluster.stacks.objects import Manifest
-from trackbed.fabric.gpus import GPU_RESOURCE, is_gpu_resource
+from trackbed.fabric.gpus import GPU_RESOURCE
 from trackbed.fabric.quantities import parse_quantity
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
@@ -48,6 +50,12 @@ class Template(NamedTuple):
     """Whether the template's annotations have a place in the manifest."""
     pods: int | None = None
     """Number of pods that are made of the template; None if the manifest does not say it."""
+    volume_names: frozenset[str] = frozenset()
+    """Names of volumes that the pods have besides those of the template."""
+
+    def uses_gpus(self, gpu_resource: str) -> bool:
+        """Return whether the pods use GPUs, by this resource or one that is known."""
+        return uses_gpus(read_mapping(self.template, "spec"), gpu_resource)
 
     def locate(self, note: Note) -> Note:
         """Return a note with its path in the manifest, and the role."""
@@ -58,13 +66,17 @@ class Template(NamedTuple):
 
 
 class JobContext(NamedTuple):
-    """Requirements of pods with rails, and the file that a job is in."""
+    """Requirements of pods with rails, and what is around a job."""
 
     requirements: PodRequirements
     objects: Sequence[Mapping] = ()
     """All objects of the file."""
     has_gpus: bool = False
     """Whether pods in the file use GPUs; then pods without GPUs get no rails."""
+    namespace: str | None = None
+    """Namespace of a job whose metadata has none, such as that of an object which contains the job."""
+    job_paths: Sequence[str] = ()
+    """Paths of jobs in an object of a kind that is not known; they are patched by themselves."""
 
 
 class JobParameters(msgspec.Struct, frozen=True):
@@ -80,6 +92,8 @@ class JobParameters(msgspec.Struct, frozen=True):
     """Whether the stack needs huge pages; the pods then also request memory."""
     by_rail: bool = False
     """Whether each rail is measured by itself, all at once."""
+    namespace: str | None = None
+    """Namespace of the job; None if it is chosen when the job is applied."""
     compute: tuple[tuple[str, str], ...] = ()
     """CPU, memory and huge pages of a pod with GPUs: resource -> quantity, both request and limit.
 
@@ -100,7 +114,8 @@ class JobKind:
     """Name on the command line."""
     kind: str
     api_versions: tuple[str, ...]
-    iter_templates: Callable[[Mapping], Iterator[Template]]
+    iter_templates: Callable[[Mapping, str], Iterator[Template]]
+    """Yield the pod templates of a job; the text is the resource of the Fabric's GPUs, beside those that are known."""
     build: Callable[[JobParameters], list[Manifest]] = refuse_to_build
     """Build a runnable job without rails, as one or more objects; the job is the last."""
     patch: Callable[[Mapping, JobContext], list[Note]] | None = None
@@ -111,13 +126,13 @@ class JobKind:
     """Whether a pod template without GPUs means pods without GPUs, and not that another object states them."""
 
 
-def make_template_reader(*keys: str, count: str = "") -> Callable[[Mapping], Iterator[Template]]:
+def make_template_reader(*keys: str, count: str = "") -> Callable[[Mapping, str], Iterator[Template]]:
     """Return an `iter_templates` function for kinds with a single pod template, which is at `keys` and gets rails.
 
     `count` is the field beside the template that says how many pods are made of it.
     """
 
-    def iter_templates(job: Mapping) -> Iterator[Template]:
+    def iter_templates(job: Mapping, _: str) -> Iterator[Template]:
         if read_mapping(job, *keys):
             pods = read_count(read_mapping(job, *keys[:-1]), count) if count else None
             yield Template(".".join(keys), ensure_mapping(job, *keys), gets_rails=True, pods=pods)
@@ -136,24 +151,40 @@ def patch_job(kind: JobKind, job: Mapping, context: JobContext) -> list[Note]:
     if kind.patch:
         return kind.patch(job, context)
     has_gpus = context.has_gpus and kind.states_gpus
-    return patch_templates(kind.iter_templates(job), job, context._replace(has_gpus=has_gpus))
+    templates = kind.iter_templates(job, context.requirements.gpu_resource)
+    return patch_templates(templates, job, context._replace(has_gpus=has_gpus))
 
 
 def patch_templates(templates: Iterable[Template], job: Mapping, context: JobContext) -> list[Note]:
     """Inject rails into the templates that get them, in place; return notes, also on rails of the other templates."""
     notes: list[Note] = []
-    templates = list(templates)
+    templates, gpu_resource = list(templates), context.requirements.gpu_resource
+    namespace = read_namespace(job) or context.namespace
+    if context.has_gpus:
+        templates = [t._replace(gets_rails=t.gets_rails and t.uses_gpus(gpu_resource)) for t in templates]
     for template in templates:
-        is_without_gpus = context.has_gpus and not uses_gpus(read_mapping(template.template, "spec"))
-        check = inject_rails if template.gets_rails and not is_without_gpus else find_stray_rails
-        access = context.requirements.access
-        if not template.takes_annotations and check is inject_rails and (access.networks or access.annotations):
-            notes.append(template.locate(_NO_ANNOTATIONS))
-            continue
-        notes += map(template.locate, check(template.template, context.requirements, read_namespace(job)))
-        if template.store:
-            template.store()
-    return [*notes, *_check_all_gpus(templates, dict(context.requirements.all_gpus))]
+        notes += map(template.locate, _patch_template(template, context.requirements, namespace))
+    return [
+        *(check_namespace(context.requirements.access, namespace) if any(t.gets_rails for t in templates) else ()),
+        *notes,
+        *_check_all_gpus(templates, dict(context.requirements.all_gpus)),
+        *_find_gpus_without_rails(templates, gpu_resource),
+        *find_unknown_pods(job, gpu_resource, [*context.job_paths, *(template.path for template in templates)]),
+    ]
+
+
+def _patch_template(template: Template, requirements: PodRequirements, namespace: str | None) -> list[Note]:
+    access = requirements.access
+    if not template.gets_rails:
+        notes = find_stray_rails(template.template, requirements, namespace)
+    elif not template.takes_annotations and (access.networks or access.annotations):
+        return [_NO_ANNOTATIONS]
+    else:
+        names = template.volume_names
+        notes = inject_rails(template.template, requirements, namespace, volume_names=names)
+    if template.store:
+        template.store()
+    return notes
 
 
 def _check_all_gpus(templates: Iterable[Template], known: dict[str, int]) -> Iterator[Note]:
@@ -171,6 +202,20 @@ def _check_all_gpus(templates: Iterable[Template], known: dict[str, int]) -> Ite
             yield Note("different", "job-more-gpus-than-nodes", difference, breaks)
 
 
+def _find_gpus_without_rails(templates: Iterable[Template], gpu_resource: str) -> Iterator[Note]:
+    """Yield a note for each template with GPUs, if none of a job's templates gets rails."""
+    if not any(template.gets_rails for template in templates):
+        for template in templates:
+            if template.uses_gpus(gpu_resource):
+                yield template.locate(_NO_RAILS)
+
+
+_NO_RAILS = Note(
+    "different",
+    "pod-gpus-without-rails",
+    "these pods use GPUs, and their role in this kind of job gets no rails",
+    "GPUs of other nodes are reached by TCP only; let the role that runs the ranks ask for the GPUs",
+)
 _NO_ANNOTATIONS = Note(
     "different",
     "pod-spec-without-annotations",
@@ -179,12 +224,12 @@ _NO_ANNOTATIONS = Note(
 )
 
 
-def uses_gpus(pod_spec: Mapping) -> bool:
-    """Return whether a container of the pod requests GPUs of any type, or has a resource claim."""
+def uses_gpus(pod_spec: Mapping, gpu_resource: str) -> bool:
+    """Return whether a container of the pod requests GPUs, by this resource or a known one, or has a resource claim."""
     containers = read_mappings(pod_spec, "containers")
     if any(read_mappings(read_mapping(container, "resources"), "claims") for container in containers):
         return True
-    return any(is_gpu_resource(name) for container in containers for name in iter_resource_names(container))
+    return any(find_gpu_resources(container, gpu_resource) for container in containers)
 
 
 def read_namespace(job: Mapping) -> str | None:

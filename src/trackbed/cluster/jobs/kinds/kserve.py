@@ -20,7 +20,7 @@ _MODELS = (
 _VERSIONS = ("serving.kserve.io/v1alpha1", "serving.kserve.io/v1alpha2")
 
 
-def _iter_predictor_templates(service: Mapping) -> Iterator[Template]:
+def _iter_predictor_templates(service: Mapping, gpu_resource: str) -> Iterator[Template]:
     predictor, path = read_mapping(service, "spec", "predictor"), "spec.predictor"
     templates = []
     model = next((name for name in _MODELS if read_mapping(predictor, name)), None)
@@ -31,7 +31,7 @@ def _iter_predictor_templates(service: Mapping) -> Iterator[Template]:
     worker = read_mapping(predictor, "workerSpec")
     if worker.get("containers"):
         templates.append(view_pod_spec(worker, predictor, f"{path}.workerSpec", path, "worker"))
-    return choose_gpu_users(templates)
+    return choose_gpu_users(templates, gpu_resource)
 
 
 def _view_model(predictor: Mapping, model: str, path: str) -> Template:
@@ -41,7 +41,7 @@ def _view_model(predictor: Mapping, model: str, path: str) -> Template:
     return view._replace(template={"metadata": predictor, "spec": view.template["spec"]}, places=places)
 
 
-def _iter_workload_templates(service: Mapping) -> Iterator[Template]:
+def _iter_workload_templates(service: Mapping, gpu_resource: str) -> Iterator[Template]:
     templates = []
     for role, keys in (("", ("spec",)), ("prefill", ("spec", "prefill"))):
         workload, path = read_mapping(service, *keys), ".".join(keys)
@@ -50,7 +50,7 @@ def _iter_workload_templates(service: Mapping) -> Iterator[Template]:
             if pod_spec.get("containers"):
                 title = f"{role} {field}".strip()
                 templates.append(view_pod_spec(pod_spec, workload, f"{path}.{field}", path, title))
-    return choose_gpu_users(templates)
+    return choose_gpu_users(templates, gpu_resource)
 
 
 KINDS = (

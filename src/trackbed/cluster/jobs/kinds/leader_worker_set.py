@@ -18,7 +18,7 @@ from trackbed.cluster.stacks.objects import Manifest, build_manifest
 _PATH = ("spec", "leaderWorkerTemplate")
 
 
-def _iter_templates(job: Mapping) -> Iterator[Template]:
+def _iter_templates(job: Mapping, gpu_resource: str) -> Iterator[Template]:
     groups, size = read_count(read_mapping(job, "spec"), "replicas"), read_count(read_mapping(job, *_PATH), "size")
     leaders = bool(read_mapping(job, *_PATH, "leaderTemplate"))
     templates = [
@@ -32,7 +32,7 @@ def _iter_templates(job: Mapping) -> Iterator[Template]:
         for role, key in (("leader", "leaderTemplate"), ("worker", "workerTemplate"))
         if read_mapping(job, *_PATH, key)
     ]
-    return choose_gpu_users(templates)
+    return choose_gpu_users(templates, gpu_resource)
 
 
 def _build_job(params: JobParameters) -> list[Manifest]:

@@ -7,6 +7,7 @@ variable must therefore also be passed as `-x NAME=VALUE` on Open MPI's command 
 import re
 from collections.abc import Iterator
 
+from trackbed.cluster.jobs.environment import check_harmful_values, check_script, read_variable_value
 from trackbed.cluster.jobs.kinds.kind import (
     JobContext,
     JobKind,
@@ -15,7 +16,6 @@ from trackbed.cluster.jobs.kinds.kind import (
     build_container,
     build_pod_spec,
     patch_templates,
-    uses_gpus,
 )
 from trackbed.cluster.jobs.kinds.pytorch_job import iter_role_templates
 from trackbed.cluster.jobs.note import Note
@@ -31,33 +31,32 @@ _SSH_PORT = "2222"
 _NOT_INHERITED = "ranks are started over ssh and do not inherit the container's variables"
 
 
-def _iter_templates(job: Mapping) -> Iterator[Template]:
+def _iter_templates(job: Mapping, _: str) -> Iterator[Template]:
     for template in iter_role_templates(job, *_REPLICAS):
         gets_rails = template.role != "Launcher" or read_mapping(job, "spec").get("runLauncherAsWorker") is True
         yield template._replace(gets_rails=gets_rails)
 
 
 def _patch_job(job: Mapping, context: JobContext) -> list[Note]:
-    templates = list(_iter_templates(job))
+    gpu_resource = context.requirements.gpu_resource
+    templates = list(_iter_templates(job, gpu_resource))
+    has_gpu_users = any(template.uses_gpus(gpu_resource) for template in templates)
     notes = patch_templates(templates, job, context)
     is_open_mpi = read_mapping(job, "spec").get("mpiImplementation", "OpenMPI") == "OpenMPI"
     for template in templates:
-        if template.role == "Launcher" and (not context.has_gpus or any(uses_template_gpus(t) for t in templates)):
+        if template.role == "Launcher" and (has_gpu_users or not context.has_gpus):
             launcher_notes = export_variables(template.template, context.requirements, is_open_mpi=is_open_mpi)
             notes += map(template.locate, launcher_notes)
     return notes
-
-
-def uses_template_gpus(template: Template) -> bool:
-    """Return whether the pods of a template use GPUs."""
-    return uses_gpus(read_mapping(template.template, "spec"))
 
 
 def export_variables(template: Mapping, requirements: PodRequirements, *, is_open_mpi: bool = True) -> Iterator[Note]:
     """Export the variables to all ranks in the command of a launcher's pod template, in place; yield notes."""
     for container in read_mappings(read_mapping(template, "spec"), "containers")[:1]:
         mpirun = _find_mpirun(container) if is_open_mpi else None
-        notes = _export_variables(*mpirun, requirements) if mpirun else _check_exports(container, requirements)
+        notes = (
+            _export_variables(container, *mpirun, requirements) if mpirun else _check_exports(container, requirements)
+        )
         yield from (note.with_parent("spec.containers[0]") for note in notes)
 
 
@@ -71,23 +70,37 @@ def _find_mpirun(container: Mapping) -> tuple[List, int] | None:
     return None
 
 
-def _export_variables(arguments: List, mpirun_index: int, requirements: PodRequirements) -> Iterator[Note]:
+def _export_variables(
+    container: Mapping, arguments: List, mpirun_index: int, requirements: PodRequirements
+) -> Iterator[Note]:
     """Add `-x NAME=VALUE` after mpirun for variables that are not exported yet; yield notes."""
-    pairs = (arguments[index + 1] for index in range(mpirun_index, len(arguments) - 1) if arguments[index] == "-x")
-    exports = dict(str(pair).partition("=")[::2] for pair in pairs)
+    exports = _read_exports(container, arguments, mpirun_index)
     options: list[str] = []
     for name, value in requirements.variables:
         if name not in exports:
             options += ["-x", f"{name}={value}"]
             yield Note("missing", "mpi-variable-not-exported", f"mpirun -x {name}={value}", _NOT_INHERITED)
-        elif exports[name] != value:
-            yield Note(
-                "different",
-                "nccl-variable",
-                f"mpirun exports {name}={exports[name]}, the plan has {value!r}",
-                _NOT_INHERITED if not exports[name] else "ranks take that value",
-            )
+        elif exports[name] not in {None, value}:
+            exported = f"{name}={exports[name]}" if exports[name] else f"{name}, which the launcher's env does not set"
+            difference = f"mpirun exports {exported}, the plan has {value!r}"
+            breaks = "ranks take that value" if exports[name] else _NOT_INHERITED
+            yield Note("different", "nccl-variable", difference, breaks)
     arguments[mpirun_index + 1 : mpirun_index + 1] = options
+    values = {name: value for name, value in exports.items() if value is not None}
+    yield from check_harmful_values(values, requirements.access)
+
+
+def _read_exports(container: Mapping, arguments: List, mpirun_index: int) -> dict[str, str | None]:
+    """Return the variables that mpirun exports with their values; `-x NAME` exports that of the launcher's container.
+
+    A value is None if the manifest does not say it.
+    """
+    unknown = None if read_list(container, "envFrom") else ""
+    entries = read_mappings(container, "env")
+    env = {str(entry.get("name")): None if "valueFrom" in entry else read_variable_value(entry) for entry in entries}
+    words = [str(arguments[n + 1]) for n in range(mpirun_index, len(arguments) - 1) if arguments[n] == "-x"]
+    pairs = (word.partition("=") for word in words)
+    return {name: value if sign else env.get(name, unknown) for name, sign, value in pairs}
 
 
 def _check_exports(container: Mapping, requirements: PodRequirements) -> Iterator[Note]:
@@ -103,6 +116,7 @@ def _check_exports(container: Mapping, requirements: PodRequirements) -> Iterato
             "the command is not an Open MPI mpirun that could be edited; export " + " ".join(missing),
             _NOT_INHERITED,
         )
+    yield from check_script(container, requirements.access, requirements.variables)
 
 
 def _build_job(params: JobParameters) -> list[Manifest]:

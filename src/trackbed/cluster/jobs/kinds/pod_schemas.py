@@ -6,7 +6,7 @@ The schema says where pods may be, and which mapping around a pod spec without m
 from collections.abc import Iterator, MutableMapping, MutableSequence, Sequence
 from typing import Any
 
-from trackbed.cluster.jobs.kinds.kind import Template, uses_gpus
+from trackbed.cluster.jobs.kinds.kind import Template
 from trackbed.cluster.jobs.kinds.pod_specs import extend_role, get_item_title, view_pod_spec
 from trackbed.cluster.jobs.template import Mapping
 
@@ -36,10 +36,10 @@ def index_pod_schemas(objects: Sequence[Mapping]) -> PodSchemas:
     return schemas
 
 
-def find_templates_by_schema(manifest: Mapping, schema: Mapping) -> Iterator[Template]:
+def find_templates_by_schema(manifest: Mapping, schema: Mapping, gpu_resource: str) -> Iterator[Template]:
     """Yield the pod templates and pod specs with GPUs at the places that a schema has for pods."""
     for template in _walk(manifest, schema, "", "", None):
-        if uses_gpus(template.template["spec"]):
+        if template.uses_gpus(gpu_resource):
             yield template
 
 

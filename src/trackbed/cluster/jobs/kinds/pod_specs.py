@@ -6,8 +6,8 @@ A view has the same mappings as the manifest, so that edits of the view are edit
 from collections.abc import Iterator, MutableMapping, MutableSequence
 from typing import Any
 
-from trackbed.cluster.jobs.kinds.kind import Template, uses_gpus
-from trackbed.cluster.jobs.template import Mapping
+from trackbed.cluster.jobs.kinds.kind import Template
+from trackbed.cluster.jobs.template import List, Mapping
 
 _NO_ROLES = frozenset({"spec", "template", "podTemplate", "podSpec"})
 """Keys that say nothing of the role of the pods below them."""
@@ -21,7 +21,13 @@ def view_pod_spec(pod_spec: Mapping, holder: Mapping, path: str, holder_path: st
 
 def view_container(holder: Mapping, field: str, path: str, role: str) -> Template:
     """Return a mapping with fields of a pod's spec, its `metadata`, and one container in a field, as a template."""
-    spec: dict[str, Any] = {**holder, "containers": [holder[field]]}
+    template = view_containers(holder, [holder[field]], path, field, role)
+    return template._replace(places=(("spec.containers[0]", f"{path}.{field}"), *template.places[1:]))
+
+
+def view_containers(holder: Mapping, containers: List, path: str, containers_path: str, role: str) -> Template:
+    """Return a mapping with fields of a pod's spec, its `metadata`, and containers elsewhere in it, as a template."""
+    spec: dict[str, Any] = {**holder, "containers": containers}
     view: dict[str, Any] = {"spec": spec}
     if holder.get("metadata") is not None:
         view["metadata"] = holder["metadata"]
@@ -30,18 +36,20 @@ def view_container(holder: Mapping, field: str, path: str, role: str) -> Templat
         fields = {key: value for key, value in spec.items() if key != "containers"}
         holder.update({**fields, "metadata": view["metadata"]} if view.get("metadata") else fields)
 
-    places = (("spec.containers[0]", f"{path}.{field}"), ("spec", path), ("metadata", f"{path}.metadata"))
+    places = (("spec.containers", f"{path}.{containers_path}"), ("spec", path), ("metadata", f"{path}.metadata"))
     return Template(path, view, gets_rails=True, role=role, places=places, store=store)
 
 
-def find_templates(manifest: Mapping) -> Iterator[Template]:
+def find_templates(manifest: Mapping, gpu_resource: str) -> Iterator[Template]:
     """Yield the pod templates and pod specs with GPUs in an object of a kind that is not known.
 
     They are recognised by their shape: a list `containers` of mappings with a name or an image.
     """
     for key in manifest:
         if key not in ("metadata", "status"):
-            yield from _search(manifest[key], str(key), "")
+            for template in _search(manifest[key], str(key), ""):
+                if template.uses_gpus(gpu_resource):
+                    yield template
 
 
 def _search(value: object, path: str, role: str) -> Iterator[Template]:
@@ -51,9 +59,9 @@ def _search(value: object, path: str, role: str) -> Iterator[Template]:
             yield from _search(item, f"{path}[{index}]", title)
     elif isinstance(value, MutableMapping):
         template = _view(value, path, role)
-        if template is not None and uses_gpus(template.template["spec"]):
+        if template is not None:
             yield template
-        elif template is None:
+        else:
             for key in value:
                 yield from _search(value[key], f"{path}.{key}", extend_role(role, key))
 

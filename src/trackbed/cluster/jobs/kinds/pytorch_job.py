@@ -22,8 +22,8 @@ from trackbed.cluster.stacks.objects import Manifest, build_manifest
 _REPLICAS = ("spec", "pytorchReplicaSpecs")
 
 
-def _iter_templates(job: Mapping) -> Iterator[Template]:
-    return choose_gpu_users(list(iter_role_templates(job, *_REPLICAS)))
+def _iter_templates(job: Mapping, gpu_resource: str) -> Iterator[Template]:
+    return choose_gpu_users(list(iter_role_templates(job, *_REPLICAS)), gpu_resource)
 
 
 def iter_role_templates(job: Mapping, *keys: str) -> Iterator[Template]:

@@ -32,9 +32,9 @@ def put_in_queue(kind: JobKind, job: Mapping, queue: str) -> None:
         ensure_mapping(job, "metadata", "labels")[QUEUE_LABEL] = queue
 
 
-def prefer_topology(kind: JobKind, job: Mapping, topology_label: str) -> None:
+def prefer_topology(kind: JobKind, job: Mapping, gpu_resource: str, topology_label: str) -> None:
     """Annotate the pod templates with rails, so that Kueue prefers nodes with the same value of a node label."""
-    for template in kind.iter_templates(job):
+    for template in kind.iter_templates(job, gpu_resource):
         if template.gets_rails:
             ensure_annotations(template.template).setdefault("kueue.x-k8s.io/podset-preferred-topology", topology_label)
 

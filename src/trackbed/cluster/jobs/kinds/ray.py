@@ -4,10 +4,10 @@ A head that requests GPUs works like a worker and gets rails too. Groups of work
 get none.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from trackbed.cluster.jobs.kinds.job_set import iter_group_templates
+from trackbed.cluster.jobs.kinds.job_set import choose_gpu_users, list_group_templates
 from trackbed.cluster.jobs.kinds.kind import (
     JobKind,
     JobParameters,
@@ -23,13 +23,15 @@ from trackbed.cluster.stacks.objects import Manifest, build_manifest
 _PROGRAM = "/opt/all-reduce"
 
 
-def _iter_templates(job: Mapping, *keys: str) -> Iterator[Template]:
+def _iter_templates(job: Mapping, gpu_resource: str, *keys: str) -> Iterator[Template]:
     """Yield the pod templates of the RayCluster spec at `keys`; a RayJob for an existing cluster has none."""
     spec, path = read_mapping(job, *keys), ".".join(keys)
     if read_mapping(spec, "headGroupSpec", "template"):
         head = ensure_mapping(spec, "headGroupSpec", "template")
-        yield Template(f"{path}.headGroupSpec.template", head, uses_gpus(read_mapping(head, "spec")), "head")
-    yield from iter_group_templates(read_mappings(spec, "workerGroupSpecs"), f"{path}.workerGroupSpecs", "template")
+        is_gpu_user = uses_gpus(read_mapping(head, "spec"), gpu_resource)
+        yield Template(f"{path}.headGroupSpec.template", head, is_gpu_user, "head")
+    groups = list_group_templates(read_mappings(spec, "workerGroupSpecs"), f"{path}.workerGroupSpecs", "template")
+    yield from choose_gpu_users(groups, gpu_resource)
 
 
 def _build_cluster(params: JobParameters) -> list[Manifest]:
@@ -69,8 +71,12 @@ def _build_cluster_spec(params: JobParameters) -> dict[str, Any]:
     }
 
 
+def _make_reader(*keys: str) -> Callable[[Mapping, str], Iterator[Template]]:
+    return lambda job, gpu_resource: _iter_templates(job, gpu_resource, *keys)
+
+
 KINDS = (
-    JobKind("raycluster", "RayCluster", ("ray.io/v1",), lambda job: _iter_templates(job, "spec"), _build_cluster),
-    JobKind("rayjob", "RayJob", ("ray.io/v1",), lambda job: _iter_templates(job, "spec", "rayClusterSpec"), _build_job),
-    JobKind("rayservice", "RayService", ("ray.io/v1",), lambda job: _iter_templates(job, "spec", "rayClusterConfig")),
+    JobKind("raycluster", "RayCluster", ("ray.io/v1",), _make_reader("spec"), _build_cluster),
+    JobKind("rayjob", "RayJob", ("ray.io/v1",), _make_reader("spec", "rayClusterSpec"), _build_job),
+    JobKind("rayservice", "RayService", ("ray.io/v1",), _make_reader("spec", "rayClusterConfig")),
 )

@@ -1,14 +1,18 @@
 """StatefulSet (apps/v1): pods with stable names and ordinals; the ordinal is the rank."""
 
+from collections.abc import Iterator
+
 from trackbed.cluster.jobs.kinds.kind import (
     JobKind,
     JobParameters,
+    Template,
     build_container,
     build_field_variable,
     build_pod_spec,
     build_ranked_command,
     make_template_reader,
 )
+from trackbed.cluster.jobs.template import Mapping, read_mapping, read_mappings
 from trackbed.cluster.stacks.objects import Manifest, build_manifest
 
 
@@ -38,6 +42,14 @@ def _build_job(params: JobParameters) -> list[Manifest]:
     ]
 
 
-_iter_templates = make_template_reader("spec", "template", count="replicas")
+_read_template = make_template_reader("spec", "template", count="replicas")
+
+
+def _iter_templates(job: Mapping, gpu_resource: str) -> Iterator[Template]:
+    """Yield the pod template; each pod has a volume for each of the set's volume claims too."""
+    claims = read_mappings(read_mapping(job, "spec"), "volumeClaimTemplates")
+    names = frozenset(str(read_mapping(claim, "metadata").get("name")) for claim in claims)
+    yield from (template._replace(volume_names=names) for template in _read_template(job, gpu_resource))
+
 
 KINDS = (JobKind("statefulset", "StatefulSet", ("apps/v1",), _iter_templates, _build_job),)

@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from trackbed.cluster.jobs import resources
+from trackbed.cluster.jobs.claims import check_namespace
 from trackbed.cluster.jobs.inject import inject_rails
-from trackbed.cluster.jobs.kinds.job_set import iter_replicated_templates
+from trackbed.cluster.jobs.kinds.job_set import choose_gpu_users, list_replicated_templates
 from trackbed.cluster.jobs.kinds.kind import (
     JobContext,
     JobKind,
@@ -33,9 +34,9 @@ from trackbed.cluster.jobs.template import (
     NotAJobError,
     ensure_list,
     ensure_mapping,
+    find_gpu_resources,
     read_mapping,
     read_mappings,
-    requests_gpus,
 )
 from trackbed.cluster.stacks.objects import Manifest, build_manifest
 
@@ -52,28 +53,35 @@ _POD_TEMPLATE = ("template", "spec", "template")
 """Path of the pod template in a replicated job."""
 
 
-def _iter_templates(runtime: Mapping) -> Iterator[Template]:
+def _iter_templates(runtime: Mapping, gpu_resource: str) -> Iterator[Template]:
     job_set = read_mapping(runtime, "spec", "template", "spec")
     groups = [group for group in read_mappings(job_set, "replicatedJobs") if read_mapping(group, *_POD_TEMPLATE)]
     steps = [read_mapping(group, "template", "metadata", "labels").get(_STEP_LABEL) for group in groups]
     mpi = read_mapping(runtime, "spec", "mlPolicy").get("mpi")
-    for step, template in zip(steps, iter_replicated_templates(job_set, "spec.template.spec"), strict=True):
-        if mpi is not None:
-            is_rank = template.role == _TRAINING_JOB or (template.role == _LAUNCHER and _runs_ranks(mpi))
-            yield template._replace(gets_rails=is_rank)
-        else:
-            yield template._replace(gets_rails=step == "trainer") if "trainer" in steps else template
+    templates = list_replicated_templates(job_set, "spec.template.spec")
+    if mpi is not None:
+        yield from (template._replace(gets_rails=_runs_ranks(template, mpi, gpu_resource)) for template in templates)
+    elif "trainer" in steps:
+        for step, template in zip(steps, templates, strict=True):
+            yield template._replace(gets_rails=step == "trainer")
+    else:
+        yield from choose_gpu_users(templates, gpu_resource)
 
 
-def _runs_ranks(mpi: object) -> bool:
-    """Return whether the launcher of an MPI policy is also a node that runs ranks."""
-    return isinstance(mpi, dict) and mpi.get("runLauncherAsNode") is True
+def _runs_ranks(template: Template, mpi: object, gpu_resource: str) -> bool:
+    """Return whether a replicated job runs ranks of an MPI policy: the nodes, and others with GPUs.
+
+    The launcher runs ranks only if the policy says so.
+    """
+    if template.role == _LAUNCHER:
+        return isinstance(mpi, dict) and mpi.get("runLauncherAsNode") is True
+    return template.role == _TRAINING_JOB or template.uses_gpus(gpu_resource)
 
 
 def _patch_runtime(runtime: Mapping, context: JobContext) -> list[Note]:
     """Inject rails into a runtime; with an MPI policy also export the variables in the launcher's command."""
-    templates = list(_iter_templates(runtime))
-    notes = patch_templates(templates, runtime, context._replace(has_gpus=False))
+    templates = list(_iter_templates(runtime, context.requirements.gpu_resource))
+    notes = patch_templates(templates, runtime, context._replace(has_gpus=False, namespace=None))
     if read_mapping(runtime, "spec", "mlPolicy").get("mpi") is not None:
         for template in templates:
             if template.role == _LAUNCHER:
@@ -84,7 +92,8 @@ def _patch_runtime(runtime: Mapping, context: JobContext) -> list[Note]:
 def _patch_job(job: Mapping, context: JobContext) -> list[Note]:
     requirements = context.requirements
     if any(_is_runtime_of_job(manifest, job) for manifest in context.objects):
-        return [note.with_parent("spec.trainer") for note in _patch_resources_per_node(job, requirements)]
+        notes = (note.with_parent("spec.trainer") for note in _patch_resources_per_node(job, requirements))
+        return [*check_namespace(requirements.access, read_namespace(job) or context.namespace), *notes]
     return [
         note.with_parent("spec")
         for note in (*_check_unsupported_fields(requirements), *_patch_without_runtime(job, requirements))
@@ -125,7 +134,7 @@ def _patch_without_runtime(job: Mapping, requirements: PodRequirements) -> Itera
     access = msgspec.structs.replace(requirements.access, claims=(), host_network=False)
     trainer = ensure_mapping(job, "spec", "trainer")
     resources_per_node = read_mapping(trainer, "resourcesPerNode")
-    if not requests_gpus({"resources": resources_per_node}, requirements.gpu_resource):
+    if not find_gpu_resources({"resources": resources_per_node}, requirements.gpu_resource):
         yield Note(
             "different",
             "pod-trainjob-without-gpus",
@@ -216,7 +225,7 @@ def _refuse_queue(_: Mapping, __: str) -> None:
 
 
 KINDS: tuple[JobKind, ...] = (
-    JobKind("trainjob", "TrainJob", (API,), lambda _: iter(()), _build_train_job, _patch_job),
+    JobKind("trainjob", "TrainJob", (API,), lambda _, __: iter(()), _build_train_job, _patch_job),
     _build_runtime_kind("TrainingRuntime"),
     _build_runtime_kind("ClusterTrainingRuntime"),
 )

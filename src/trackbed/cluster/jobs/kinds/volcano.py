@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from trackbed.cluster.jobs.kinds.job_set import iter_group_templates
+from trackbed.cluster.jobs.kinds.job_set import choose_gpu_users, list_group_templates
 from trackbed.cluster.jobs.kinds.kind import (
     MASTER_PORT,
     JobKind,
@@ -17,8 +17,9 @@ from trackbed.cluster.jobs.template import Mapping, ensure_mapping, read_mapping
 from trackbed.cluster.stacks.objects import Manifest, build_manifest
 
 
-def _iter_templates(job: Mapping) -> Iterator[Template]:
-    return iter_group_templates(read_mappings(read_mapping(job, "spec"), "tasks"), "spec.tasks", "template")
+def _iter_templates(job: Mapping, gpu_resource: str) -> Iterator[Template]:
+    tasks = read_mappings(read_mapping(job, "spec"), "tasks")
+    return choose_gpu_users(list_group_templates(tasks, "spec.tasks", "template"), gpu_resource)
 
 
 def _build_job(params: JobParameters) -> list[Manifest]:

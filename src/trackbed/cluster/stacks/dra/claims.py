@@ -57,21 +57,23 @@ def build_claim_templates(
         yield _build_claim_template(
             plan, f"{plan.common.fabric}-{request['name']}", {"requests": [request]}, request_configs
         )
-    gpu_sets = _find_common_gpu_sets(plan)
-    if gpu_sets is not None and len(requests) + sum(len(gpu_set) for gpu_set in gpu_sets) <= MAX_DEVICES:
+    gpu_sets = _find_claimable_gpu_sets(plan)
+    if gpu_sets is not None:
         devices = {
             "requests": [*requests, *_build_gpu_requests(gpu_sets)],
             "constraints": list(_build_pcie_constraints(plan, gpu_sets)),
         }
-        yield _build_claim_template(plan, f"{get_device_class_name(plan)}-gpus", devices, driver_configs)
+        yield _build_claim_template(plan, _get_gpu_template_name(plan), devices, driver_configs)
 
 
 def build_pod_claims(plan: Plan) -> tuple[Claim, ...]:
     """Return the claims of a pod that uses no claim for GPUs: a single claim for all rails, or one for each of some."""
+    namespace = plan.kubernetes.namespace
     if not plan.common.narrowed:
-        return (Claim("rails", get_device_class_name(plan)),)
+        with_gpus = (_get_gpu_template_name(plan),) if _find_claimable_gpu_sets(plan) is not None else ()
+        return (Claim("rails", get_device_class_name(plan), namespace, with_gpus),)
     names = [f"rail{rail.rail}" for rail in plan.common.rails]
-    return tuple(Claim(name, f"{plan.common.fabric}-{name}") for name in names)
+    return tuple(Claim(name, f"{plan.common.fabric}-{name}", namespace) for name in names)
 
 
 def build_driver_config(driver: str, parameters: dict[str, Any], request_name: str | None = None) -> dict[str, Any]:
@@ -102,6 +104,17 @@ def _build_device_request(name: str, device_class: str, **fields: object) -> dic
 
 def _build_cel_selector(expression: str) -> dict[str, Any]:
     return {"cel": {"expression": expression}}
+
+
+def _get_gpu_template_name(plan: Plan) -> str:
+    return f"{get_device_class_name(plan)}-gpus"
+
+
+def _find_claimable_gpu_sets(plan: Plan) -> tuple[tuple[int, ...], ...] | None:
+    """Return the sets of GPUs that share ports; None if there is no claim of them with all rails."""
+    gpu_sets = _find_common_gpu_sets(plan)
+    device_count = len(plan.common.rails) + sum(map(len, gpu_sets or ()))
+    return gpu_sets if device_count <= MAX_DEVICES else None
 
 
 def _find_common_gpu_sets(plan: Plan) -> tuple[tuple[int, ...], ...] | None:
