@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.prove.nccl.logs import (
+    END,
     HOSTS,
     RAILS,
     build_ports,
@@ -46,7 +47,7 @@ def run(*args: object, stdin: str | None = None) -> Result:
 
 def build_log(share: float, *lines: str) -> str:
     seconds = compute_seconds(share * RAILS * 400, ranks=2 * RAILS)
-    return "\n".join([*build_ranks(), *lines, build_result(seconds)])
+    return "\n".join([*build_ranks(), *lines, build_result(seconds), END])
 
 
 @pytest.mark.parametrize(("share", "status"), [(0.97, 0), (0.8, 1), (2.0, 3)])
@@ -66,7 +67,7 @@ def test_findings_are_told_as_json(fabric: Path) -> None:
 
 def test_a_job_with_some_rails_is_judged_by_these(fabric: Path) -> None:
     seconds = compute_seconds(0.97 * 4 * 400, ranks=8)
-    log = "\n".join([*build_ranks(gpus=4), build_result(seconds)])
+    log = "\n".join([*build_ranks(gpus=4), build_result(seconds), END])
     assert run("judge", "-", "-f", fabric, "--rails", "0-3", stdin=log).exit_code == 0
 
 
@@ -103,7 +104,7 @@ def test_the_log_of_a_job_by_rail_names_the_slow_rail_and_has_no_environment(fab
     seconds = {rail: compute_seconds((0.5 if rail == 3 else 0.97) * 400, ranks=2) for rail in range(RAILS)}
     secret = ['TOKEN=a"],"nccl_version":1, hidden', "OTHER=hidden"]
     report = build_report(seconds).replace('"config"', f'"env":{json.dumps(secret)},"nccl_version":23100,"config"')
-    table = "\n".join([*build_ranks(by_rail=True), build_result(seconds[3])])
+    table = "\n".join([*build_ranks(by_rail=True), build_result(seconds[3]), END])
     (tmp_path / "report").write_text(report)
     (tmp_path / "table").write_text(table + "\n")
     program = tmp_path / "all_reduce_perf"

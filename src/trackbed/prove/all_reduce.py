@@ -36,12 +36,48 @@ class AllReduceFinding(NamedTuple):
     """Bus bandwidth in Gb/s; None where none is judged."""
 
 
+def judge_runs(plan: Plan, runs: Sequence[NcclLog]) -> list[AllReduceFinding]:
+    """Return the findings on all runs of a log, whose nodes have the rails of the plan; empty if none has a result.
+
+    Where there are several, the subject of a finding names its run, and a run without a result is unknown.
+    """
+    by_run = [judge_all_reduce(plan, run) for run in runs]
+    if len(by_run) == 1 or not any(by_run):
+        return by_run[0]
+    unread = AllReduceFinding("unknown", "result", "it has no result: the log ends before it, or lacks its ranks")
+    return [
+        finding._replace(subject=f"run {number}: {finding.subject}")
+        for number, findings in enumerate(by_run, start=1)
+        for finding in findings or [unread]
+    ]
+
+
 def judge_all_reduce(plan: Plan, log: NcclLog) -> list[AllReduceFinding]:
-    """Return the findings on a log, whose nodes have the rails of the plan; empty if it has no result."""
+    """Return the findings on a run, whose nodes have the rails of the plan; empty if it has no result."""
     if not log.results or not log.ranks:
-        return []
+        return list(_judge_failure(log))
     of_hosts = [*_judge_ports(plan, log), *_judge_channels(log)]
-    return [*_judge_bandwidth(plan, log), *_judge_sums(log), *_fold_hosts(of_hosts)]
+    return [*_judge_bandwidth(plan, log), *_judge_sums(log), *_judge_end(log), *_fold_hosts(of_hosts)]
+
+
+def _judge_failure(log: NcclLog) -> Iterator[AllReduceFinding]:
+    """Judge a test that says itself that it failed."""
+    if log.failure:
+        yield AllReduceFinding("fail", "end of the test", f"{log.failure}{_quote_warnings(log)}")
+
+
+def _judge_end(log: NcclLog) -> Iterator[AllReduceFinding]:
+    """Judge whether the test came to its end: one that crashed has sound results of smaller sizes."""
+    if log.failure:
+        yield from _judge_failure(log)
+    elif log.wrong_values is None:
+        lack = "the log ends before the test did: it has no line `# Out of bounds values`"
+        remedy = f"give the whole log, or measure again{_quote_warnings(log)}"
+        yield AllReduceFinding("unknown", "end of the test", f"{lack}; {remedy}")
+
+
+def _quote_warnings(log: NcclLog) -> str:
+    return f". NCCL warned: {'; '.join(log.warnings)}" if log.warnings else ""
 
 
 def _judge_bandwidth(plan: Plan, log: NcclLog) -> Iterator[AllReduceFinding]:
@@ -161,6 +197,8 @@ def _judge_sums(log: NcclLog) -> Iterator[AllReduceFinding]:
             reason = f"{result.wrong:g} elements of {result.size:,} bytes were wrong: data is changed on its way"
             yield AllReduceFinding("fail", "sums", f"{reason}; measure each rail by itself (--by-rail)")
             return
+    if log.wrong_values:
+        yield AllReduceFinding("fail", "sums", f"the test counts {log.wrong_values} values out of bounds at its end")
 
 
 def _judge_ports(plan: Plan, log: NcclLog) -> Iterator[AllReduceFinding]:

@@ -2,7 +2,8 @@
 
 Formats: nccl-tests a0b82b2, src/util.cu (lines of devices, the table of results, the JSON of `-J`), and earlier ones
 without groups; NCCL 2.31, src/transport/net_ib/init.cc and net.cc (`NCCL_DEBUG=INFO`). Words may stand before a line,
-of `mpirun --tag-output` or a log collector. A log may hold anything: what is no such line is left out.
+of `mpirun --tag-output` or a log collector. A log may hold anything: what is no such line is left out. It may hold
+several runs: each begins with the header of nccl-tests, and ends with the count of values out of bounds.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from io import BytesIO
 from statistics import median
 from typing import Final, NamedTuple
@@ -29,6 +31,10 @@ _RANK = re.compile(
     r" +on +(?P<host>[\w.-]{1,253}) +device +(?P<gpu>\d{1,3}) (?:\[(?P<address>[\w:.]{1,20})\])?",
     re.ASCII,
 )
+_HEADER = re.compile(r"# (?:nThread \d|Collective test starting: )")
+_TABLE = re.compile(r"# +size +count +type")
+_TRAILER = re.compile(r"# Out of bounds values *: (-?\d{1,18}) (?:OK|FAILED)", re.ASCII)
+_FAILURE = re.compile(r"(?:[\w.-]{1,253}: )?Test (?:NCCL |CUDA |HIP )?failure [\w.-]{1,80}:\d.*", re.ASCII)
 _PROGRAM = re.compile(r"# Collective test starting: (\S{1,80})")
 _RESULT = re.compile(r"(?:^|>:|\s)(?P<size>\d{1,15}) +\d{1,15} +\w{1,20} +(?:sum|prod|max|min|avg|mulsum) (?P<rest>.+)")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d")
@@ -75,7 +81,7 @@ class Channels(NamedTuple):
 
 
 class NcclLog(NamedTuple):
-    """What a log says."""
+    """What a log says of a run."""
 
     program: str
     """The program of nccl-tests; empty where its version does not say it."""
@@ -86,6 +92,25 @@ class NcclLog(NamedTuple):
     channels: Mapping[Channels, int]
     warnings: tuple[str, ...]
     """The first warnings of NCCL."""
+    wrong_values: int | None
+    """Values that its last lines count as wrong; None where the log ends before them."""
+    failure: str
+    """The line in which the test says that it failed; empty if there is none."""
+
+
+@dataclass
+class _Run:
+    """What the lines of a run that were read say."""
+
+    program: str = ""
+    ranks: dict[int, GpuRank] = field(default_factory=dict)
+    results: dict[int, AllReduce] = field(default_factory=dict)
+    ports: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    channels: Counter[Channels] = field(default_factory=Counter)
+    warnings: list[str] = field(default_factory=list)
+    times: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
+    wrong_values: int | None = None
+    failure: str = ""
 
 
 class _Device(msgspec.Struct):
@@ -114,45 +139,65 @@ class _Report(msgspec.Struct):
     results: list[_Result] = []
 
 
-def read_nccl_log(content: bytes) -> NcclLog:
-    """Return what a log says; nothing of it where it is no log of nccl-tests."""
-    ranks: dict[int, GpuRank] = {}
-    results: dict[int, AllReduce] = {}
-    ports: dict[str, tuple[str, ...]] = {}
-    channels: Counter[Channels] = Counter()
-    warnings: list[str] = []
-    times: Mapping[int, Mapping[int, float]] = {}
-    program = ""
+def read_nccl_runs(content: bytes) -> list[NcclLog]:
+    """Return what a log says of each run, of one at least; nothing of it where it is no log of nccl-tests."""
+    runs = [_Run()]
     for raw_line in BytesIO(content):
         line = raw_line[:_LINE_BYTES].decode(errors="replace").rstrip("\r\n")
-        if match := _INFO.search(line):
-            _read_info(match, ports, channels, warnings)
-        elif match := _RANK.search(line):
-            number, group = int(match["rank"]), int(match["group"] or 0)
-            ranks[number] = GpuRank(group, match["host"], int(match["gpu"]), match["address"] or "")
+        if _begins_run(runs[-1], line):
+            runs.append(_Run())
+        run = runs[-1]
+        if (start := raw_line.find(b'{"version":', 0, _LINE_BYTES)) >= 0:
+            run.times = _read_times(raw_line[start:]) or run.times
+        elif match := _INFO.search(line):
+            _read_info(match, run)
         elif match := _RESULT.search(line):
-            _read_result(match, results)
-        elif match := _PROGRAM.search(line):
-            program = match[1]
-        elif (start := raw_line.find(b'{"version":', 0, _LINE_BYTES)) >= 0:
-            times = _read_times(raw_line[start:]) or times
-    ordered = tuple(results[size]._replace(group_seconds=times.get(size, {})) for size in sorted(results))
-    by_rank = tuple(ranks[number] for number in sorted(ranks))
-    return NcclLog(program, by_rank, ordered, ports, channels, tuple(warnings))
+            _read_result(match, run.results)
+        else:
+            _read_frame(line, run)
+    return [_complete(run) for run in runs]
 
 
-def _read_info(
-    match: re.Match[str], ports: dict[str, tuple[str, ...]], channels: Counter[Channels], warnings: list[str]
-) -> None:
+def _begins_run(run: _Run, line: str) -> bool:
+    """Return whether a line is the header of another run than the one that was read so far."""
+    if "# " not in line:
+        return False
+    has_results = bool(run.results) or run.wrong_values is not None
+    if has_results and (_TABLE.search(line) or _RANK.search(line)):
+        return True
+    return bool((has_results or run.ranks) and _HEADER.search(line))
+
+
+def _complete(run: _Run) -> NcclLog:
+    results = tuple(run.results[size]._replace(group_seconds=run.times.get(size, {})) for size in sorted(run.results))
+    ranks = tuple(run.ranks[number] for number in sorted(run.ranks))
+    warnings = tuple(run.warnings)
+    return NcclLog(run.program, ranks, results, run.ports, run.channels, warnings, run.wrong_values, run.failure)
+
+
+def _read_info(match: re.Match[str], run: _Run) -> None:
     """Take in a line of NCCL itself."""
     host, text = match["host"], match["text"]
     if match["level"] == "WARN":
-        if len(warnings) < _MOST_WARNINGS:
-            warnings.append(f"{host}: {text[:_MOST_CHARACTERS]}")
+        if len(run.warnings) < _MOST_WARNINGS:
+            run.warnings.append(f"{host}: {text[:_MOST_CHARACTERS]}")
     elif listed := _PORTS.match(text):
-        ports[host] = tuple(_PORT.findall(listed[1]))
+        run.ports[host] = tuple(_PORT.findall(listed[1]))
     elif channel := _CHANNEL.match(text):
-        channels[Channels(host, channel["network"], "/GDRDMA" in channel["options"])] += 1
+        run.channels[Channels(host, channel["network"], "/GDRDMA" in channel["options"])] += 1
+
+
+def _read_frame(line: str, run: _Run) -> None:
+    """Take in a line that stands around the table: a rank, the program, how the test ended."""
+    if match := _RANK.search(line):
+        number, group = int(match["rank"]), int(match["group"] or 0)
+        run.ranks[number] = GpuRank(group, match["host"], int(match["gpu"]), match["address"] or "")
+    elif match := _PROGRAM.search(line):
+        run.program = match[1]
+    elif match := _TRAILER.search(line):
+        run.wrong_values = int(match[1])
+    elif match := _FAILURE.search(line):
+        run.failure = run.failure or match[0][:_MOST_CHARACTERS]
 
 
 def _read_result(match: re.Match[str], results: dict[int, AllReduce]) -> None:

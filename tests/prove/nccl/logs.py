@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 RAILS, HOSTS = 8, ("all-reduce-worker-0", "all-reduce-worker-1")
 SIZE = 1 << 30
 HEADER = "#       size         count      type   redop    root" + "     time   algbw   busbw  #wrong" * 2
+END = "# Out of bounds values : 0 OK"
+"""What nccl-tests writes after the table, whether or not values are compared (`-c 0`)."""
 
 
 def build_ranks(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.prove.nccl.logs import (
+    END,
+    HEADER,
     HOSTS,
     RAILS,
     SIZE,
@@ -18,8 +20,8 @@ from tests.prove.nccl.logs import (
 from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
-from trackbed.prove.all_reduce import AllReduceFinding, judge_all_reduce
-from trackbed.prove.nccl_log import read_nccl_log
+from trackbed.prove.all_reduce import AllReduceFinding, judge_runs
+from trackbed.prove.nccl_log import read_nccl_runs
 
 RATE = 400
 PORTS = [f"mlx5_{rail}:1/RoCE" for rail in range(RAILS)]
@@ -38,7 +40,12 @@ def build_plan(rate: int | None = RATE, **others: object) -> Plan:
 
 
 def judge(*lines: str, rate: int | None = RATE) -> list[AllReduceFinding]:
-    return judge_all_reduce(build_plan(rate), read_nccl_log("\n".join(lines).encode()))
+    """Judge a log that ends as that of a test which came to its end."""
+    return judge_as_it_is(*lines, END, rate=rate)
+
+
+def judge_as_it_is(*lines: str, rate: int | None = RATE) -> list[AllReduceFinding]:
+    return judge_runs(build_plan(rate), read_nccl_runs("\n".join(lines).encode()))
 
 
 def list_verdicts(findings: list[AllReduceFinding]) -> list[tuple[str, str]]:
@@ -77,9 +84,14 @@ def test_rails_are_named_by_the_addresses_of_gpus_whatever_cuda_visible_devices_
 
 def test_amd_gpus_are_named_by_their_numbers() -> None:
     seconds = {rail: compute_seconds(0.97 * RATE, ranks=2) for rail in range(RAILS)}
-    lines = [*build_ranks(by_rail=True, devices=[*range(7, -1, -1)]), build_result(seconds[3]), build_report(seconds)]
+    lines = [
+        *build_ranks(by_rail=True, devices=[*range(7, -1, -1)]),
+        build_result(seconds[3]),
+        END,
+        build_report(seconds),
+    ]
     plan = build_plan(kubernetes={"gpuResource": "amd.com/gpu"})
-    subjects = [finding.subject for finding in judge_all_reduce(plan, read_nccl_log("\n".join(lines).encode()))]
+    subjects = [finding.subject for finding in judge_runs(plan, read_nccl_runs("\n".join(lines).encode()))]
     assert subjects == [f"rail {rail}" for rail in reversed(range(RAILS))]
 
 
@@ -172,3 +184,34 @@ def test_ports_and_channels_of_hosts_are_judged(lines: list[str], expected: list
 def test_a_log_without_results_has_no_findings() -> None:
     assert judge(*build_ranks(), build_ports(HOSTS[0], PORTS)) == []
     assert judge(build_result(0.01)) == []
+
+
+SOUND = [*build_ranks(), HEADER, build_result(compute_seconds(0.97 * RAILS * RATE, ranks=16))]
+WARNING = f"{HOSTS[1]}:57:92 [3] NCCL WARN NET/IB: Got completion with status=IBV_WC_RETRY_EXC_ERR(12)"
+
+
+def test_a_test_that_crashed_after_good_sizes_fails_with_the_warnings_of_nccl() -> None:
+    failed = f"{HOSTS[1]}: Test NCCL failure common.cu:303 'remote process exited / '"
+    findings = judge_as_it_is(*SOUND, WARNING, failed)
+    assert list_verdicts(findings) == [("pass", "all rails"), ("fail", "end of the test")]
+    assert "IBV_WC_RETRY_EXC_ERR(12)" in findings[1].reason
+    assert list_verdicts(judge_as_it_is(*build_ranks(), HEADER, failed)) == [("fail", "end of the test")]
+
+
+def test_a_log_that_ends_before_its_test_is_unknown() -> None:
+    findings = judge_as_it_is(*SOUND, WARNING)
+    assert list_verdicts(findings) == [("pass", "all rails"), ("unknown", "end of the test")]
+    assert findings[1].reason.startswith("the log ends before the test did")
+
+
+def test_values_out_of_bounds_at_the_end_fail() -> None:
+    findings = judge_as_it_is(*SOUND, "# Out of bounds values : 3 FAILED")
+    assert list_verdicts(findings) == [("pass", "all rails"), ("fail", "sums")]
+
+
+def test_each_run_of_a_log_is_judged_however_small_its_sizes() -> None:
+    slow = build_result(compute_seconds(0.3 * RAILS * RATE, 16, 1 << 22), 1 << 22)
+    findings = judge(*SOUND, END, *build_ranks(), HEADER, slow)
+    assert list_verdicts(findings) == [("pass", "run 1: all rails"), ("fail", "run 2: all rails")]
+    findings = judge_as_it_is(*SOUND, END, "# Collective test starting: all_reduce_perf", *build_ranks())
+    assert list_verdicts(findings) == [("pass", "run 1: all rails"), ("unknown", "run 2: result")]

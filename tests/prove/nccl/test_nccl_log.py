@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.prove.nccl.logs import (
+    END,
     HEADER,
     HOSTS,
     SIZE,
@@ -16,16 +17,21 @@ from tests.prove.nccl.logs import (
     build_report,
     build_result,
 )
-from trackbed.prove.nccl_log import Channels, GpuRank, read_nccl_log
+from trackbed.prove.nccl_log import Channels, GpuRank, NcclLog, read_nccl_runs
 
 LINES = ["# Collective test starting: all_reduce_perf", "# Using devices", *build_ranks(), "#", HEADER]
 
 
+def read_nccl_log(content: bytes) -> NcclLog:
+    [log] = read_nccl_runs(content)
+    return log
+
+
 @pytest.mark.parametrize("before", ["", "[1,0]<stdout>:", "2026-11-28T22:44:54.123456789Z "])
 def test_ranks_and_results_are_read_behind_what_others_write_before_them(before: str) -> None:
-    lines = [*LINES, build_result(0.002, SIZE // 2), build_result(0.004), "# Out of bounds values : 0 OK"]
+    lines = [*LINES, build_result(0.002, SIZE // 2), build_result(0.004), END]
     log = read_nccl_log("\n".join(before + line for line in lines).encode())
-    assert log.program == "all_reduce_perf"
+    assert (log.program, log.wrong_values, log.failure) == ("all_reduce_perf", 0, "")
     assert (len(log.ranks), log.ranks[9]) == (16, GpuRank(0, HOSTS[1], 1, "0000:19:00"))
     assert [(result.size, result.seconds, result.wrong) for result in log.results] == [
         (SIZE // 2, 0.002, 0),
@@ -100,7 +106,7 @@ def test_a_report_that_is_broken_or_of_another_kind_is_left_out() -> None:
 def test_no_log_is_refused_whatever_is_cut_or_put_in(lines: list[str], data: st.DataObject) -> None:
     text = "\n".join(lines)
     start = data.draw(st.integers(0, len(text)))
-    read_nccl_log((text[:start] + data.draw(st.text()) + text[start + data.draw(st.integers(0, 40)) :]).encode())
+    read_nccl_runs((text[:start] + data.draw(st.text()) + text[start + data.draw(st.integers(0, 40)) :]).encode())
 
 
 @pytest.mark.parametrize("line", ["a" * 1_000_000, " " * 1_000_000, "1 " * 500_000, "Channel 1 : " * 80_000])
@@ -117,3 +123,26 @@ def test_a_name_that_no_host_can_have_is_no_rank(host: str) -> None:
 def test_lines_of_any_bytes_cost_a_time_that_grows_as_they_do() -> None:
     lines = [b"a" * 4095, b"h:1:1 [0] NCCL INFO " + b"Channel 0 : " * 150 + b" via NET/" * 250, b"\xff" * 4095]
     assert read_nccl_log(b"\n".join(lines * 200)).channels == {}
+
+
+@pytest.mark.parametrize(
+    ("header", "before"),
+    [
+        pytest.param("# Collective test starting: all_reduce_perf", [], id="the program"),
+        pytest.param("# nThread 1 nGpus 1 minBytes 8388608 maxBytes 8589934592 step: 2(factor)", [], id="old versions"),
+        pytest.param(build_ranks()[0], [END], id="the ranks alone"),
+    ],
+)
+def test_a_second_header_begins_another_run(header: str, before: list[str]) -> None:
+    first = [*build_ranks(), HEADER, build_result(0.004), *before]
+    lines = [*first, header, *build_ranks(), HEADER, build_result(0.001, SIZE // 8), END]
+    runs = read_nccl_runs("\n".join(lines).encode())
+    assert [[result.size for result in run.results] for run in runs] == [[SIZE], [SIZE // 8]]
+    assert [run.wrong_values for run in runs] == [0 if before else None, 0]
+
+
+def test_the_end_of_a_test_is_read_as_it_says_it() -> None:
+    failed = "w-1: Test NCCL failure common.cu:303 'remote process exited or there was a network error / '"
+    lines = [*LINES, build_result(0.004), f"[1,9]<stdout>:{failed}", " .. w-1 pid 9: Test failure common.cu:88"]
+    assert read_nccl_log("\n".join(lines).encode()).failure == failed
+    assert read_nccl_log(b"# Out of bounds values : 3 FAILED").wrong_values == 3
