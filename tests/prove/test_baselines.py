@@ -45,16 +45,15 @@ def prove_at(gbps: float, firmware: str) -> Proof:
 
 def test_each_class_has_a_median_for_each_rung_that_measures() -> None:
     baselines = compute_baselines(Fleet(build_plan(12)).prove())
-    names = [(entry.port_class.rung, entry.port_class.kind, entry.median, entry.unit) for entry in baselines]
+    names = [(entry.port_class.rung, entry.port_class.path, entry.median, entry.unit) for entry in baselines]
     assert names == [
         ("write_bw", "far", 390.0, "Gb/s"),
         ("write_bw", "near", 390.0, "Gb/s"),
         ("write_lat", "far", 2.0, "us"),
         ("write_lat", "near", 2.0, "us"),
     ]
-    assert {(entry.port_class.server, entry.port_class.firmware) for entry in baselines} == {
-        ("DGX H100", "MT_0000000838 28.40.1000")
-    }
+    assert {entry.port_class[:2] for entry in baselines} == {("DGX H100", "MT_0000000838 28.40.1000")}
+    assert {entry.port_class.kind for entry in baselines} == {"screen"}
 
 
 def test_a_baseline_survives_json() -> None:
@@ -103,11 +102,46 @@ def test_an_update_that_makes_all_ports_slower_is_named_though_no_port_is_blamed
 def test_a_proof_at_a_share_of_the_rate_is_not_compared_with_one_at_all_of_it() -> None:
     before = build_report(Fleet(build_plan(12)).prove()).baselines
     report = build_report(Fleet(build_plan(12)).prove(share=0.1), before)
-    assert (report.status, report.regressions) == (0, ())
+    assert (report.status, report.regressions) == (3, ())
     assert "40 Gb/s" in " ".join(report.uncompared)
 
 
-def test_without_an_earlier_class_it_is_said_that_nothing_was_compared() -> None:
+def test_without_an_earlier_class_it_is_said_that_nothing_was_compared_and_the_status_is_unknown() -> None:
     report = build_report(Fleet(build_plan(12)).prove(), [])
-    assert (report.status, len(report.uncompared)) == (0, 4)
+    assert (report.status, len(report.uncompared), report.lapsed) == (3, 4, ())
+    assert report.summary.endswith(
+        "; no class could be compared with the earlier proof: it needs 4 tests of like ports in both"
+    )
     assert build_report(Fleet(build_plan(12)).prove()).uncompared == ()
+
+
+@dataclass
+class HalfUpdated(Fleet):
+    """Hosts of which two have other firmware."""
+
+    def answer(self, node: str, step: object) -> object:
+        """Return what a node answers."""
+        self.firmware = "28.41.0" if node in {"n1", "n3"} else "28.40.1000"
+        return super().answer(node, step)
+
+
+def test_earlier_classes_without_a_counterpart_are_listed_where_half_of_the_nodes_were_updated() -> None:
+    before = build_report(Fleet(build_plan(4, rails=1)).prove()).baselines
+    report = build_report(HalfUpdated(build_plan(4, rails=1)).prove(), before)
+    assert (report.status, report.baselines, report.uncompared) == (3, (), ())
+    assert report.lapsed == tuple(
+        f"{rung} (near) of DGX H100, firmware MT_0000000838 28.40.1000, 400 Gb/s" for rung in ("write_bw", "write_lat")
+    )
+    assert dict(list_details(report))["In the earlier proof alone, so not compared"] == report.lapsed
+
+
+def test_a_proof_of_an_older_release_is_read_and_it_is_said_why_its_classes_are_not_compared() -> None:
+    old_class = {"server": "DGX H100", "firmware": "MT_0000000838 28.40.1000", "rateGbps": 400, "rung": "write_bw"}
+    document = [{"portClass": old_class | {"kind": "far"}, "unit": "Gb/s", "median": 398, "tests": 24}]
+    before = parse_document(document, list[ClassBaseline], to_camel)
+    report = build_report(Fleet(build_plan(12)).prove(), before)
+    assert (report.status, report.regressions, len(report.uncompared)) == (3, (), 4)
+    assert report.lapsed[0].endswith(
+        "400 Gb/s: an older release wrote it, whose classes mix paths within and between leaves;"
+        " keep this proof's JSON instead"
+    )

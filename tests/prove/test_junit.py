@@ -1,6 +1,8 @@
 """A proof as JUnit XML: culprits fail, nodes that were tested pass, the others are skipped with the reason."""
 
 import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from typing import Any
 
 from tests.prove.hosts import Hosts, build_plan
 from trackbed.prove.junit import render_proof
@@ -59,3 +61,29 @@ def test_nodes_of_a_dead_leaf_are_skipped_and_the_leaf_fails() -> None:
     states = list_states(render(hosts, "ping")["ping"])
     assert states["failure"] == ["leaf leaf-u0-r0"]
     assert states["skipped"] == ["n1", "n2", "n3", "n4"]
+
+
+class HostsWithoutDevices(Hosts):
+    """Hosts of which n2 has an RDMA device on rail 0 alone."""
+
+    def answer(self, node: str, step: Mapping[str, Any]) -> object:
+        """Return what a node answers; the files of a device that is not there are none."""
+        is_absent = node == "n2" and "files" in step and "/rail0" not in step["files"][0]
+        return {"files": {}, "missing": []} if is_absent else super().answer(node, step)
+
+
+def test_a_node_of_which_most_ports_were_not_tested_is_skipped_with_their_count() -> None:
+    suites = render(HostsWithoutDevices(build_plan(4, rails=8)), "ping", "gid", "write_bw")
+    assert list_states(suites["ping"]) == {"passed": ["n1", "n2", "n3", "n4"]}
+    for rung in ("gid", "write_bw"):
+        assert list_states(suites[rung]) == {"passed": ["n1", "n3", "n4"], "skipped": ["n2"]}
+        [skipped] = suites[rung].iter("skipped")
+        assert (skipped.get("message") or "").startswith("1 of 8 ports passed; rail 1: it has no RDMA device rail1")
+
+
+def test_a_node_whose_partner_was_not_tested_says_so() -> None:
+    suite = render(Hosts(build_plan(2, rails=1), unreachable={"n2": "ssh does not reach it"}), "ping")["ping"]
+    assert [skipped.get("message") for skipped in suite.iter("skipped")] == [
+        "n2: ssh does not reach it",
+        "ssh does not reach it",
+    ]

@@ -1,5 +1,7 @@
 """The outcome of a proof for each node: proved, blamed, or unknown with the reason."""
 
+import pytest
+
 from tests.prove.hosts import Hosts, build_plan
 from trackbed.prove.node_outcomes import NodeOutcome, judge_nodes
 from trackbed.prove.report import build_report
@@ -57,6 +59,21 @@ def test_ip_alone_proves_no_node() -> None:
     outcomes = judge(Hosts(build_plan(4)), "ping")
     assert {outcome.reason for outcome in outcomes.values()} == {"NotTested"}
     assert outcomes["n1"].message == "6 of 6 tests passed; no traffic of RDMA was tested"
+
+
+@pytest.mark.parametrize("rungs", [("ping", "gid", "rdma_cm"), ("rdma_cm",), ("gid", "write_lat"), ("gid", "tcp_bw")])
+def test_without_a_rate_of_rdma_no_node_is_proved(rungs: tuple[str, ...]) -> None:
+    outcomes = judge(Hosts(build_plan(8), gbps={("n2", 0): 390}), *rungs)
+    assert {outcome.state for outcome in outcomes.values()} == {"unknown"}
+
+
+def test_the_rail_whose_rate_was_not_measured_is_named() -> None:
+    outcomes = judge(Hosts(build_plan(8)), "gid", "rdma_cm")
+    assert outcomes["n2"].message == "8 of 8 tests passed; no rate of RDMA was measured on rail 0; add rung write_bw"
+
+
+def test_two_nodes_with_one_rail_are_proved_though_their_latency_has_no_median() -> None:
+    assert list_states(judge(Hosts(build_plan(2, rails=1)))) == {"proved Passed": ["n1", "n2"]}
 
 
 def test_a_node_whose_only_partner_is_blamed_is_unknown() -> None:

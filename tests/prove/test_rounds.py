@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.prove.topologies import build, list_tests, topologies
-from trackbed.prove.rounds import PLANNERS, plan_cover, plan_full, plan_matrix, plan_screen
+from trackbed.prove.rounds import PLANNERS, plan_cover, plan_full, plan_matrix, plan_rounds, plan_screen
 from trackbed.prove.topology import NO_LEAF, FabricTopology, Uplinks
 
 
@@ -94,6 +94,22 @@ def test_a_matrix_tries_each_rail_with_each_rail_on_each_node() -> None:
     )
     assert {(rail, other) for _, rail, other in met} == {(rail, other) for rail in range(4) for other in range(4)}
     assert Counter(node for node, _, _ in met.elements()) == dict.fromkeys(range(8), 16)
+
+
+@given(topologies(), st.sampled_from(["screen", "full", "matrix"]))
+def test_each_port_with_a_partner_on_its_rail_meets_one(topology: FabricTopology, mode: str) -> None:
+    rounds = [list_tests(tests) for tests in plan_rounds(topology, mode)]
+    paired = {
+        port for tests in rounds for pair in tests if len({p % topology.rails for p in pair}) == 1 for port in pair
+    }
+    rails = [[port for leaf in leaves for port in leaf] for leaves in topology.ports]
+    assert paired == {port for ports in rails if len(ports) > 1 for port in ports}
+    assert all(len({port for pair in tests for port in pair}) == 2 * len(tests) for tests in rounds)
+
+
+@pytest.mark.parametrize(("nodes", "rounds"), [(4, 2), (5, 3), (1, 2)])
+def test_a_matrix_has_a_further_round_where_a_node_rests_while_rails_meet_themselves(nodes: int, rounds: int) -> None:
+    assert len(list(plan_rounds(build(nodes, 4, 2), "matrix"))) == rounds
 
 
 def test_flows_of_a_cover_go_between_leaves_of_one_pod() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations, islice
 from typing import Any
 
 import pytest
@@ -128,9 +129,59 @@ class BusyHosts(Hosts):
         return super()._run(node, step)
 
 
-@pytest.mark.parametrize(("nodes", "unit_nodes"), [(2, 2), (3, 2), (4, 2), (4, 4), (5, 5)])
-def test_a_rail_of_few_ports_is_not_blamed_for_a_busy_moment(nodes: int, unit_nodes: int) -> None:
+@pytest.mark.parametrize(("nodes", "unit_nodes", "cleared"), [(2, 2, 3), (3, 2, 0), (4, 2, 0), (4, 4, 2), (5, 5, 2)])
+def test_a_rail_of_few_ports_is_not_blamed_for_a_busy_moment(nodes: int, unit_nodes: int, cleared: int) -> None:
+    """A test within a leaf that was repeated has the value of its repeat."""
     tests = 3 * (nodes // 2)
     report = build_report(BusyHosts(build_plan(nodes, unit_nodes, rails=1), busy_tests=tests).prove())
     assert (report.culprits, report.undecided) == ((), ())
-    assert [row.verdicts["fail"] for row in report.rungs if row.rung == "write_bw"] == [tests]
+    assert [row.verdicts["fail"] for row in report.rungs if row.rung == "write_bw"] == [tests - cleared]
+
+
+WIDE = [(6, 2), (7, 2), (8, 3), (10, 3), (12, 4)]
+"""Nodes of a leaf, and how many of their ports are slow: in a screen, most ports have mostly low values."""
+
+
+@pytest.mark.parametrize("rails", [1, 2])
+@pytest.mark.parametrize(("nodes", "slow"), WIDE)
+def test_some_slow_ports_of_a_rail_are_the_ports_and_not_the_rail(nodes: int, slow: int, rails: int) -> None:
+    plan = build_plan(nodes, 32, rails)
+    for chosen in islice(combinations([node.name for node in plan.nodes], slow), 15):
+        hosts = Hosts(plan, gbps={(name, 0): SOUND_GBPS / 2 for name in chosen})
+        report = build_report(hosts.prove(rungs=("gid", "write_bw")))
+        assert sorted(list_culprits(report)) == sorted(("port", 0, (name,), ()) for name in chosen)
+        assert (report.undecided, report.unexplained) == ((), ())
+
+
+@pytest.mark.parametrize("nodes", [6, 11, 16])
+def test_a_whole_rail_of_one_leaf_is_still_the_rail(nodes: int) -> None:
+    plan = build_plan(nodes, 32)
+    slow = {(node.name, 1): SOUND_GBPS * 0.85 for node in plan.nodes}
+    assert list_culprits(build_report(Hosts(plan, gbps=slow).prove())) == [("rail", 1, (), ())]
+
+
+@dataclass
+class OneBadPairHosts(SlowUplinkHosts):
+    """Hosts with a slow uplink, of which two at its leaf do not reach each other on rail 1 either."""
+
+    def _run(self, node: str, step: Mapping[str, Any]) -> object:
+        argv = step["argv"]
+        if argv[0] == "ib_write_bw" and "relay" in step and argv[2] == "rail1":
+            partner, _ = self._ports[step["relay"]["target"]]
+            if {node, partner} == {"n2", "n3"}:
+                return {"status": 1, "stdout": "", "stderr": "Completion with error: status 12"}
+        return super()._run(node, step)
+
+
+def test_an_uplink_does_not_explain_a_test_within_its_leaf() -> None:
+    report = build_report(OneBadPairHosts(build_plan(12, 4), unit_nodes=4).prove())
+    assert [culprit.kind for culprit in report.culprits] == ["uplink"]
+    assert report.culprits[0].evidence.startswith("4 of 4 tests failed")
+    assert [entry.where for entry in report.unexplained] == ["n2 rail 1 to n3 rail 1"]
+
+
+@pytest.mark.parametrize("slow", [("n1", "n2"), ("n2", "n5"), ("n4", "n5")])
+def test_two_slow_ports_of_a_leaf_that_lost_a_node_are_not_the_leaf(slow: tuple[str, str]) -> None:
+    hosts = Hosts(build_plan(5, 32, rails=4), unreachable={"n3": "lost"}, gbps={(name, 0): 195 for name in slow})
+    report = build_report(hosts.prove(rungs=("gid", "write_bw")))
+    assert sorted(list_culprits(report)) == [("port", 0, (name,), ()) for name in slow]

@@ -1,8 +1,8 @@
 """What ports of one kind reached: kept with a proof, and compared with a later one.
 
-A class is what should reach the same: model of the server, firmware of the NIC, rate of the ports, and whether a test
-crosses leaves. The median of a class is compared with that of the same firmware, or else of any other firmware on the
-same server, since an update is what often makes a whole class slower. A single port is judged by its own class.
+A class is what should reach the same: model of the server, firmware of the NIC, rate of the ports, mode, and whether a
+test crosses leaves. The median of a class is compared with that of the same firmware, or else of any other firmware on
+the same server, since an update is what often makes a whole class slower. A single port is judged by its own class.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ class PortClass(NamedTuple):
     """What tests were allowed to load; None: unknown."""
     rung: str
     kind: str
-    """Kind of the round: near is within a leaf, far between leaves."""
+    """Mode of the proof. In a proof of an older release: kind of the round."""
+    path: str = ""
+    """`near` within a leaf, `far` between leaves. Empty in a proof of an older release, whose classes mix both."""
 
 
 class ClassBaseline(NamedTuple):
@@ -69,7 +71,10 @@ def _find_class(proof: Proof, result: PathResult) -> PortClass | None:
         for port in (test.a, test.b)
         if (facts := proof.facts.get(port)) is not None
     }
-    return PortClass(*ends.pop(), result.rung, test.kind) if len(ends) == 1 else None
+    if len(ends) != 1:
+        return None
+    mode = "screen" if test.kind in {"near", "far"} else test.kind
+    return PortClass(*ends.pop(), result.rung, mode, "far" if test.is_far else "near")
 
 
 def find_regressions(now: Iterable[ClassBaseline], before: Iterable[ClassBaseline]) -> Iterator[Regression]:
@@ -83,17 +88,30 @@ def find_regressions(now: Iterable[ClassBaseline], before: Iterable[ClassBaselin
 
 def find_counterpart(baseline: ClassBaseline, before: Iterable[ClassBaseline]) -> ClassBaseline | None:
     """Return the earlier baseline to compare with: of the same firmware, or else the one of most tests."""
-    candidates = [
-        other
-        for other in before
-        if other.unit == baseline.unit
-        and other.port_class._replace(firmware="") == baseline.port_class._replace(firmware="")
-    ]
+    candidates = [other for other in before if _name_counterparts(other) == _name_counterparts(baseline)]
     return max(
         candidates,
         key=lambda other: (other.port_class.firmware == baseline.port_class.firmware, other.tests),
         default=None,
     )
+
+
+def list_lapsed(now: Iterable[ClassBaseline], before: Iterable[ClassBaseline]) -> Iterator[str]:
+    """Yield the earlier classes that have no counterpart now, in words, with the reason where it is known."""
+    names = {_name_counterparts(baseline) for baseline in now}
+    for baseline in before:
+        if _name_counterparts(baseline) not in names:
+            yield describe_class(baseline.port_class) + ("" if baseline.port_class.path else _OLD_CLASS)
+
+
+_OLD_CLASS = (
+    ": an older release wrote it, whose classes mix paths within and between leaves; keep this proof's JSON instead"
+)
+
+
+def _name_counterparts(baseline: ClassBaseline) -> tuple[object, ...]:
+    """Return what baselines have in common that may be compared: all of their class but the firmware."""
+    return (baseline.unit, *baseline.port_class._replace(firmware=""))
 
 
 def _is_slower(now: ClassBaseline, before: ClassBaseline) -> bool:
@@ -106,7 +124,10 @@ def describe_class(port_class: PortClass) -> str:
     """Return a class in words."""
     rate = "" if port_class.rate_gbps is None else f", {port_class.rate_gbps:g} Gb/s"
     ports = f"{port_class.server or 'unknown server'}, firmware {port_class.firmware or 'unknown'}{rate}"
-    return f"{port_class.rung} ({port_class.kind}) of {ports}"
+    # A screen is the mode of nearly all proofs, and the kind of an old class says more than its mode.
+    words = [port_class.kind] if port_class.kind != "screen" else []
+    words += [port_class.path] if port_class.path else []
+    return f"{port_class.rung} ({', '.join(words)}) of {ports}"
 
 
 def describe_regression(regression: Regression) -> str:

@@ -4,8 +4,9 @@
     request = next(investigation)             # a Round to measure, or a Trace
     request = investigation.send(values)      # and so on, until StopIteration has the Blame
 
-Rails and leaves show in many values, and are judged at once; rails of few ports are repeated. Ports are repeated with
-good partners. Flows of a cover that stay low alone are traced. A port counts as proved only by its own repeats.
+Rails and leaves show in many values, and are judged at once; rails of few ports, or with a sound value, are repeated,
+and leaves on whose rail one port is in most low tests. Ports are repeated with good partners. Flows of a cover that
+stay low alone are traced. A port counts as proved only by its own repeats.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import NamedTuple
 from trackbed.prove.culprits import Culprit, rank
 from trackbed.prove.findings import FAIL_BELOW
 from trackbed.prove.flows import MOST_COVER_REPEATS, find_low_flows
-from trackbed.prove.leaf_repeats import find_sound_groups, find_sound_within, group_by_leaf, is_whole
+from trackbed.prove.leaf_repeats import find_sound_pairs, find_sound_within, group_by_leaf, is_whole
 from trackbed.prove.links import Trace, locate_flows
 from trackbed.prove.rounds import Round
 from trackbed.prove.samples import Samples, Values, count_samples, estimate_sound_spread
@@ -42,8 +43,8 @@ _FAR_IS_LOW = 0.3
 _NEAR_OF_FAR = 0.5
 """Share of low values within a leaf, in terms of that to other leaves, up to which its ports are fine."""
 _LEAST_PORTS = 3
-_MANY_PORTS = 6
-"""Ports from which a rail is blamed at once: a screen then has nine values of it."""
+_MANY_PORTS = 12
+"""Ports from which a rail is blamed at once where most ports have no sound value: of fewer, some are slow by chance."""
 _NODE_SHARE = 0.75
 _UNIT_SHARE, _LEAST_NODES = 0.25, 3
 
@@ -55,6 +56,13 @@ class Blame(NamedTuple):
     undecided: tuple[int, ...]
 
 
+class _Acquittal(NamedTuple):
+    """The ports of a rail or leaf that its repeats have shown to be sound, and the least value of these repeats."""
+
+    ports: set[int]
+    least: float
+
+
 def investigate(topology: FabricTopology, results: Results) -> Generator[Request, Values, Blame]:
     """Find the culprits of low values; yield what has to be measured or traced for that.
 
@@ -62,14 +70,15 @@ def investigate(topology: FabricTopology, results: Results) -> Generator[Request
     """
     samples = count_samples(topology, results)
     rails = _find_rails(topology, samples)
-    busy = yield from _find_busy_rails(topology, samples, rails)
-    wide = [culprit for culprit in rails if culprit.rail not in busy]
-    wide += _find_leaves(topology, samples, {culprit.rail for culprit in rails})
-    sound = [culprit for culprit in rails if busy.get(culprit.rail, 0) >= FAIL_BELOW]
+    candidates = [*rails, *_find_leaves(topology, samples, {culprit.rail for culprit in rails})]
+    acquitted = yield from _acquit(topology, samples, candidates)
+    wide = [culprit for culprit in candidates if culprit not in acquitted]
+    sound = [c for c, acquittal in acquitted.items() if acquittal.least >= FAIL_BELOW and not c.leaves]
     is_explained = _mark_explained(topology, [*wide, *sound])
-    paths = _find_low_paths(topology, samples, is_explained)
+    paths = _find_low_paths(topology, samples, is_explained) | {leaf for c in acquitted for leaf in c.leaves}
     of_one_port = _find_leaves_of_one_port(topology, results, paths)
     evidence = _collect_evidence(topology, samples, is_explained, paths - of_one_port)
+    evidence.acquit(port for acquittal in acquitted.values() for port in acquittal.ports)
     suspects = evidence.find_suspects()
     spreads = Spreads(samples.spread, estimate_sound_spread(results, samples, suspects))
     repeats = yield from repeat_suspects(topology, evidence, suspects, spreads)
@@ -101,18 +110,25 @@ def _find_rails(topology: FabricTopology, samples: Samples) -> list[Culprit]:
     return []
 
 
-def _find_busy_rails(
+def _acquit(
     topology: FabricTopology, samples: Samples, culprits: Iterable[Culprit]
-) -> Generator[Round, Values, dict[int | None, float]]:
-    """Return the least value of each rail of few ports that is sound when it is measured again, after a busy moment."""
-    few: dict[int, list[int]] = {}
+) -> Generator[Round, Values, dict[Culprit, _Acquittal]]:
+    """Repeat rails and leaves that may have some slow ports alone; return those that are not slow as a whole."""
+    groups: dict[Culprit, list[int]] = {}
     for culprit in culprits:
         if culprit.rail is not None:
-            ports = [port for leaf in topology.ports[culprit.rail] for port in leaf]
-            few[culprit.rail] = [port for port in ports if samples.near[port] + samples.far[port]]
-    few = {rail: ports for rail, ports in few.items() if len(ports) < _MANY_PORTS}
-    sound = yield from find_sound_groups(list(few.values()), samples.spread)
-    return {rail: min(sound[number]) for number, rail in enumerate(few) if number in sound}
+            leaves = [p for p in topology.ports[culprit.rail] if topology.leaf_of[p[0]] in culprit.leaves]
+            ports = [port for leaf in leaves or topology.ports[culprit.rail] for port in leaf]
+            measured = [port for port in ports if samples.near[port] + samples.far[port]]
+            is_mixed = _compute_low_share(samples, measured) < _MOST_OF or len(measured) < _MANY_PORTS
+            if _share_port(topology, samples, culprit.rail) if culprit.leaves else is_mixed:
+                groups[culprit] = measured
+    pairs = yield from find_sound_pairs(list(groups.values()), samples.spread)
+    return {
+        culprit: _Acquittal(sound, least)
+        for (culprit, ports), (sound, least) in zip(groups.items(), pairs, strict=True)
+        if len(sound) > (1 - _MOST_OF) * len(ports)
+    }
 
 
 def _share_port(topology: FabricTopology, samples: Samples, rail: int) -> bool:

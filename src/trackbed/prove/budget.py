@@ -1,19 +1,22 @@
-"""What a proof costs, computed before anything runs."""
+"""What a proof costs, computed before anything runs.
 
+A sheet has up to MOST_ROUNDS rounds, and begins some time after it is sent: how long depends on the transport.
+"""
+
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from trackbed.fabric.plan.plan import Plan
 from trackbed.prove.blame import MOST_COVER_REPEATS, MOST_REPEATS
 from trackbed.prove.coverage import combine_rounds
+from trackbed.prove.proof import MOST_ROUNDS
 from trackbed.prove.rounds import (
-    SCREEN_ROUNDS,
     compute_round_probability,
     count_full_rounds,
     count_rounds_of_cover,
     plan_cover,
-    plan_matrix,
-    plan_screen,
+    plan_rounds,
 )
 from trackbed.prove.rungs import GID, PATH_RUNGS
 from trackbed.prove.rungs.rung import Rung
@@ -22,7 +25,7 @@ from trackbed.prove.topology import FabricTopology, build_topology
 ROUND_SECONDS = 8
 """Start at one time for all (2 s), traffic (5 s), collection of values (1 s): an assumption, not a measurement."""
 START_SECONDS = 1
-"""From sending the sheet of a rung to its first round."""
+"""From sending a sheet to its first round, over SSH."""
 
 
 class Budget(NamedTuple):
@@ -51,6 +54,8 @@ class RungBudget(NamedTuple):
     transport: str
     tests: int
     rounds: int
+    sheets: int
+    """Sheets in which its rounds are sent, one after the other."""
     seconds: float
 
 
@@ -67,24 +72,33 @@ class LadderBudget(NamedTuple):
     """Rounds that suspects may add on each rung, at most."""
     most_seconds: float
     """Seconds with all repeats."""
+    most_sheets: int
+    """Sheets with all repeats; each of these is a sheet."""
     coverage: float | None
     """Least probability that a link between leaf and spine is hit; None for a mode that does not count it."""
 
 
-def compute_ladder_budget(plan: Plan, mode: str, rungs: Sequence[str]) -> LadderBudget:
-    """Return the cost of a mode for the nodes of a plan on some rungs. Raises KeyError for another mode or rung."""
+def compute_ladder_budget(
+    plan: Plan, mode: str, rungs: Sequence[str], start_seconds: float = START_SECONDS
+) -> LadderBudget:
+    """Return the cost of a mode for the nodes of a plan on some rungs.
+
+    `start_seconds`: from sending a sheet to its first round. Raises KeyError for another mode or rung.
+    """
     topology = build_topology(plan)
     budget = compute_budget(topology, mode)
     ports = topology.count_ports()
     isolated = _count_isolated_tests(topology) if mode == "matrix" and plan.common.cross_rail == "isolated" else 0
     costs = tuple(
-        RungBudget(GID, "rdma", ports, 0, 0.0) if name == GID else _cost_rung(PATH_RUNGS[name], budget, isolated)
+        _cost_rung(PATH_RUNGS[name], budget, isolated, start_seconds)
+        if name != GID
+        else RungBudget(GID, "rdma", ports, 0, 0, 0.0)
         for name in rungs
     )
     seconds = sum(cost.seconds for cost in costs)
     # Latency asks for no repeats.
-    repeated = (PATH_RUNGS[name] for name in rungs if name != GID and PATH_RUNGS[name].scale != "latency")
-    repeats = budget.repeats * sum(rung.seconds + START_SECONDS for rung in repeated)
+    repeated = [PATH_RUNGS[name] for name in rungs if name != GID and PATH_RUNGS[name].scale != "latency"]
+    repeats = budget.repeats * sum(rung.seconds + start_seconds for rung in repeated)
     coverage = min(filter(None, compute_link_probabilities(topology, budget.rounds).values()), default=None)
     return LadderBudget(
         mode,
@@ -94,18 +108,20 @@ def compute_ladder_budget(plan: Plan, mode: str, rungs: Sequence[str]) -> Ladder
         seconds,
         budget.repeats,
         seconds + repeats,
+        sum(cost.sheets for cost in costs) + budget.repeats * len(repeated),
         coverage if mode == "cover" else None,
     )
 
 
-def _cost_rung(rung: Rung, budget: Budget, isolated: int) -> RungBudget:
+def _cost_rung(rung: Rung, budget: Budget, isolated: int, start_seconds: float) -> RungBudget:
     tests = budget.tests - (0 if rung.tests_isolation else isolated)
-    seconds = START_SECONDS + budget.rounds * rung.seconds if tests else 0.0
-    return RungBudget(rung.name, rung.transport, tests, budget.rounds, seconds)
+    sheets = math.ceil(budget.rounds / MOST_ROUNDS) if tests else 0
+    seconds = sheets * start_seconds + budget.rounds * rung.seconds if tests else 0.0
+    return RungBudget(rung.name, rung.transport, tests, budget.rounds, sheets, seconds)
 
 
 def _count_isolated_tests(topology: FabricTopology) -> int:
-    rounds = ((a, b) for tests in plan_matrix(topology) for a, b in zip(tests.a, tests.b, strict=True))
+    rounds = ((a, b) for tests in plan_rounds(topology, "matrix") for a, b in zip(tests.a, tests.b, strict=True))
     return sum(a % topology.rails != b % topology.rails for a, b in rounds)
 
 
@@ -131,7 +147,7 @@ def compute_link_probabilities(topology: FabricTopology, rounds: int) -> dict[in
 
 
 def _budget_screen(topology: FabricTopology) -> Budget:
-    return Budget(SCREEN_ROUNDS, sum(len(tests.a) for tests in plan_screen(topology)), MOST_REPEATS)
+    return _count_rounds(topology, "screen")
 
 
 def _budget_cover(topology: FabricTopology) -> Budget:
@@ -147,7 +163,12 @@ def _budget_full(topology: FabricTopology) -> Budget:
 
 
 def _budget_matrix(topology: FabricTopology) -> Budget:
-    return Budget(topology.rails, sum(len(tests.a) for tests in plan_matrix(topology)), MOST_REPEATS)
+    return _count_rounds(topology, "matrix")
+
+
+def _count_rounds(topology: FabricTopology, mode: str) -> Budget:
+    rounds = [len(tests.a) for tests in plan_rounds(topology, mode)]
+    return Budget(len(rounds), sum(rounds), MOST_REPEATS)
 
 
 _BUDGETS = {"screen": _budget_screen, "cover": _budget_cover, "full": _budget_full, "matrix": _budget_matrix}

@@ -39,6 +39,27 @@ def rank(culprits: list[Culprit]) -> tuple[Culprit, ...]:
     return tuple(sorted(culprits, key=lambda culprit: (_ORDER.index(culprit.kind), -culprit.loss)))
 
 
+def concerns(culprit: Culprit, a: int, b: int, topology: FabricTopology) -> bool:
+    """Return whether a test between two ports runs over a culprit: over links between leaves only from leaf to leaf."""
+    ports, leaves = (a, b), {topology.leaf_of[a], topology.leaf_of[b]}
+    if culprit.nodes:
+        rails = topology.rails
+        return any(port // rails in culprit.nodes and culprit.rail in {None, port % rails} for port in ports)
+    if culprit.rail is not None and all(port % topology.rails != culprit.rail for port in ports):
+        return False
+    if _is_between_leaves(culprit) and len(leaves) == 1:
+        return False
+    if culprit.kind == "path":
+        return leaves == {*culprit.leaves}
+    if culprit.kind == "spine":
+        return all(topology.pods[leaf] == culprit.pod for leaf in leaves)
+    return not culprit.leaves or not leaves.isdisjoint(culprit.leaves)
+
+
+def _is_between_leaves(culprit: Culprit) -> bool:
+    return culprit.kind in {"uplink", "path", "spine"} or (culprit.kind == "fabric" and culprit.rail is not None)
+
+
 def describe(culprit: Culprit, topology: FabricTopology) -> str:
     """Return where a culprit is, how much is missing, and what to look at."""
     return f"{locate(culprit, topology)} is low by {culprit.loss:.0%}: {ADVICE[culprit.kind]}"

@@ -3,7 +3,8 @@
 The rate of the ports is what the Fabric states, or else what they negotiated.
 
     fail        under 0.90 of that rate
-    warn        under 0.95 of it, or under 0.97 of the median of its class (rail and kind of round)
+    warn        under 0.95 of it, or under 0.97 of the median of its class (rate of the ports, what PCIe allows, and
+                whether it crosses leaves)
     pass        the traffic reached the rate; over IP, that is no pass for RDMA
     unknown     the value cannot be judged: no rate is known
     not-tested  planned, without a value

@@ -1,8 +1,11 @@
-"""A proof for CI systems: a suite for each rung; culprits and classes that became slower fail; one case a node."""
+"""A proof for CI systems: a suite for each rung; culprits and classes that became slower fail; one case a node.
+
+A node passes on a rung if each of its ports that has a test there passed one. Otherwise it is skipped, with the reason.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from trackbed.fabric.junit import JunitCase, JunitSuite, render_junit
 from trackbed.prove.baselines import describe_class, describe_regression
@@ -11,10 +14,11 @@ from trackbed.prove.report import ProofReport
 from trackbed.prove.results import PathResult
 
 _ONLY_BAD = "none of its tests passed; what failed is another case of this suite"
+_NO_TESTS = "none of its ports has a test"
 
 
 def render_proof(proof: Proof, report: ProofReport) -> str:
-    """Render the JUnit report of a proof; a node without a test that passed, and without a fault, is skipped."""
+    """Render the JUnit report of a proof; a node is skipped where a port of it did not pass, without a fault."""
     return render_junit("trackbed prove", (_build_suite(proof, report, rung.rung) for rung in report.rungs))
 
 
@@ -40,21 +44,37 @@ def _build_suite(proof: Proof, report: ProofReport, rung: str) -> JunitSuite:
 
 
 def _iter_nodes(proof: Proof, rung: str) -> Iterator[JunitCase]:
+    rails = proof.topology.rails
     passed: set[int] = set()
-    open_reasons: dict[int, str] = {}
+    # By port, in the order of the results: why it has no value, where a result says it.
+    planned: dict[int, str] = {}
     for result in proof.results:
         if result.rung == rung:
-            for node in {port // proof.topology.rails for port in (result.test.a, result.test.b)}:
-                _take_in(result, node, passed, open_reasons)
+            _take_in(proof, result, passed, planned)
     for node, name in enumerate(proof.topology.nodes):
-        if node in passed:
+        ports = sorted(planned.keys() & set(range(node * rails, (node + 1) * rails)))
+        left = [port for port in ports if port not in passed]
+        if ports and not left:
             yield JunitCase(name)
         else:
-            yield JunitCase(name, "skipped", open_reasons.get(node, _ONLY_BAD))
+            yield JunitCase(name, "skipped", _explain(proof, ports, left, planned))
 
 
-def _take_in(result: PathResult, node: int, passed: set[int], open_reasons: dict[int, str]) -> None:
-    if result.finding.verdict == "pass":
-        passed.add(node)
-    elif result.finding.verdict in {"unknown", "not-tested"}:
-        open_reasons.setdefault(node, result.finding.reason)
+def _take_in(proof: Proof, result: PathResult, passed: set[int], planned: dict[int, str]) -> None:
+    verdict, reason = result.finding.verdict, result.finding.reason
+    for port in {result.test.a, result.test.b}:
+        partner = "" if result.node in {"", proof.ends[port].node} else f"{result.node}: "
+        planned[port] = planned.get(port) or (f"{partner}{reason}" if verdict in {"unknown", "not-tested"} else "")
+        if verdict == "pass":
+            passed.add(port)
+
+
+def _explain(proof: Proof, ports: Sequence[int], left: Sequence[int], reasons: Mapping[int, str]) -> str:
+    """Return why not all ports of a node passed, by the first of `left` that has a reason."""
+    if not ports:
+        return _NO_TESTS
+    port = next(filter(reasons.get, left), left[0])
+    reason = reasons[port] or _ONLY_BAD
+    if len(left) == len(ports):
+        return reason
+    return f"{len(ports) - len(left)} of {len(ports)} ports passed; rail {proof.ends[port].rail}: {reason}"

@@ -1,8 +1,9 @@
 """What a proof says of each node: its traffic passed, it is blamed, or neither is known.
 
     blamed    a culprit is the node, or a port of it
-    proved    each of its ports passed on each rung, and no test failed or is open by the node's own fault
-    unknown   the rest: it was not tested, by IP alone, or over a leaf or an uplink that is blamed
+    proved    each of its ports passed on each rung, a rate of RDMA was among them, and no test failed or is open by the
+              node's own fault
+    unknown   the rest: it was not tested, without a rate of RDMA, or over a leaf or an uplink that is blamed
 
 A test that fails by the fault of the partner, or of the partner's leaf, counts for the partner alone, and so does one
 that the partner missed.
@@ -10,16 +11,18 @@ that the partner missed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from trackbed.prove.culprits import locate
+from trackbed.prove.culprits import Culprit, locate
+from trackbed.prove.explanations import build_finder
 from trackbed.prove.proof import Proof
-from trackbed.prove.report import CulpritReport, ProofReport, find_culprit
+from trackbed.prove.report import CulpritReport, ProofReport
 from trackbed.prove.results import PathResult, PlannedTest
 from trackbed.prove.rungs import PATH_RUNGS
 
+Finder = Callable[[PathResult], Culprit | None]
 NodeState = Literal["proved", "blamed", "unknown"]
 
 
@@ -48,6 +51,8 @@ class _Tally:
     planned_ports: set[tuple[str, int]] = field(default_factory=set)
     """Rungs and rails with a test, spoilt or not."""
     passed_ports: set[tuple[str, int]] = field(default_factory=set)
+    rails: set[int] = field(default_factory=set)
+    """Rails of which the node has a port."""
 
 
 def judge_nodes(proof: Proof, report: ProofReport) -> Iterator[NodeOutcome]:
@@ -56,23 +61,26 @@ def judge_nodes(proof: Proof, report: ProofReport) -> Iterator[NodeOutcome]:
     for culprit in report.culprits:
         for name in culprit.nodes:
             blamed.setdefault(name, culprit)
-    for name, tally in zip(proof.topology.nodes, _count_results(proof), strict=True):
+    find_culprit = build_finder(proof)
+    for name, tally in zip(proof.topology.nodes, _count_results(proof, find_culprit), strict=True):
         if name in blamed:
             culprit = blamed[name]
             message = f"{culprit.where} ({culprit.rung}): {culprit.evidence}; {culprit.look}"
             yield NodeOutcome(name, "blamed", "Blamed", message)
         else:
-            yield _judge(name, tally, proof)
+            yield _judge(name, tally, proof, find_culprit)
 
 
-def _count_results(proof: Proof) -> list[_Tally]:
+def _count_results(proof: Proof, find_culprit: Finder) -> list[_Tally]:
     rails, nodes = proof.topology.rails, proof.topology.nodes
     tallies = [_Tally() for _ in nodes]
+    for port in proof.ends:
+        tallies[port // rails].rails.add(port % rails)
     spoilers: dict[PlannedTest, Collection[str]] = {}
     for result in proof.results:
         test = result.test._replace(source_port=None)
         if result.finding.verdict != "pass":
-            spoilers.setdefault(test, _find_spoilers(proof, result))
+            spoilers.setdefault(test, _find_spoilers(proof, result, find_culprit))
         names = spoilers.get(test, ())
         for port in {test.a, test.b}:
             tally = tallies[port // rails]
@@ -82,11 +90,11 @@ def _count_results(proof: Proof) -> list[_Tally]:
     return tallies
 
 
-def _find_spoilers(proof: Proof, result: PathResult) -> Collection[str]:
+def _find_spoilers(proof: Proof, result: PathResult, find_culprit: Finder) -> Collection[str]:
     """Return which of both nodes is at fault for a result; empty if neither or both may be."""
     if result.finding.verdict not in {"fail", "warn"}:
         return {result.node} if result.node else ()
-    culprit, topology = find_culprit(proof, result), proof.topology
+    culprit, topology = find_culprit(result), proof.topology
     if culprit is None:
         return ()
     ports = (result.test.a, result.test.b)
@@ -113,10 +121,11 @@ def _count(tally: _Tally, result: PathResult, rail: int) -> None:
         tally.slowest = result if lowest is None or fraction < lowest else tally.slowest
 
 
-def _judge(name: str, tally: _Tally, proof: Proof) -> NodeOutcome:
+def _judge(name: str, tally: _Tally, proof: Proof, find_culprit: Finder) -> NodeOutcome:
     share = f"{tally.passed} of {tally.total} tests passed"
     if tally.bad:
-        return NodeOutcome(name, "unknown", "NotJudged", f"{share}; {_explain(tally.bad, proof)}")
+        reason = _explain(tally.bad, find_culprit(tally.bad), proof)
+        return NodeOutcome(name, "unknown", "NotJudged", f"{share}; {reason}")
     if tally.open:
         return NodeOutcome(name, "unknown", "NotTested", f"{share}; {tally.open.rung}: {tally.open.finding.reason}")
     if missing := sorted(tally.planned_ports - tally.passed_ports):
@@ -125,11 +134,24 @@ def _judge(name: str, tally: _Tally, proof: Proof) -> NodeOutcome:
         return NodeOutcome(name, "unknown", "NotTested", f"{share}; {reason}")
     if not any(rung in PATH_RUNGS and PATH_RUNGS[rung].transport == "rdma" for rung, _ in tally.passed_ports):
         return NodeOutcome(name, "unknown", "NotTested", f"{share}; no traffic of RDMA was tested")
+    if (unmeasured := _find_unmeasured_rail(tally)) is not None:
+        reason = f"no rate of RDMA was measured on rail {unmeasured}; add rung write_bw"
+        return NodeOutcome(name, "unknown", "NotTested", f"{share}; {reason}")
     return NodeOutcome(name, "proved", "Passed", share + _describe_slowest(tally.slowest, proof))
 
 
-def _explain(bad: PathResult, proof: Proof) -> str:
-    if culprit := find_culprit(proof, bad):
+def _find_unmeasured_rail(tally: _Tally) -> int | None:
+    """Return the first rail of a node on which no rate of RDMA passed; None if there is none."""
+    measured = {
+        rail
+        for rung, rail in tally.passed_ports
+        if rung in PATH_RUNGS and (PATH_RUNGS[rung].scale, PATH_RUNGS[rung].transport) == ("rate", "rdma")
+    }
+    return min(tally.rails - measured, default=None)
+
+
+def _explain(bad: PathResult, culprit: Culprit | None, proof: Proof) -> str:
+    if culprit:
         return f"{bad.rung} is broken by {locate(culprit, proof.topology)}"
     return f"{bad.rung}: {bad.finding.reason or 'failed'}, and no part explains it"
 

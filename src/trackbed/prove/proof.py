@@ -5,26 +5,29 @@
     sheet = run.send(answers)             # and so on, until StopIteration has the Proof
 
 Files of the ports are read first and last. A test that does not pass on a rung is not tested on those above it. Every
-planned test has one result on each rung, so planned = tested + not-tested, whatever is lost. Repeats that blame asks
-for are no planned tests.
+planned test has one result on each rung, and every port that no round of a rung tests has a result that says so. So
+planned = tested + not-tested, whatever is lost. Repeats that blame asks for are no planned tests, but a planned test
+that was low by chance has the value of its repeat.
 """
 
 from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
 from trackbed.fabric.plan.plan import Plan
 from trackbed.prove.blame import Blame, investigate
 from trackbed.prove.facts import CounterChange, PortFacts, compare_counters
+from trackbed.prove.findings import PathFinding
 from trackbed.prove.links import UNTRACED, Trace
 from trackbed.prove.paths import build_path, list_ends
-from trackbed.prove.ports import find_gpus, find_pod_ends, judge_gids, read_facts
+from trackbed.prove.ports import find_gpus, find_pod_ends, judge_gids, judge_negotiated_rates, read_facts
+from trackbed.prove.repeats import replace_cleared
 from trackbed.prove.results import PathResult, PlannedTest, judge_readings
-from trackbed.prove.rounds import PLANNERS, Round
+from trackbed.prove.rounds import Round, explain_unpaired, plan_rounds
 from trackbed.prove.rungs import GID, PATH_RUNGS, needs_gpus
 from trackbed.prove.rungs.rung import PathEnd, ProbedPath, Rung, RungReading, explain_missing
 from trackbed.prove.sheets import Answers, Sheet, build_sheet
@@ -67,19 +70,22 @@ def prove(
     if not plan.common.has_addresses:
         raise ValueError("the Fabric plans no addresses (scheme none), so that no test has a source and a target")
     topology = build_topology(plan)
-    run = ProofState(plan, topology, list_ends(plan, topology), in_pods=in_pods, share=share)
+    run = ProofState(plan, topology, list_ends(plan, topology), mode=mode, in_pods=in_pods, share=share)
     if in_pods:
         yield from find_pod_ends(run)
     run.facts = yield from read_facts(run)
     rates = [facts.rate_gbps for facts in run.facts.values() if facts.rate_gbps]
     run.topology = build_topology(plan, read_uplinks(plan, median(rates) if rates else None))
-    run.rounds = list(PLANNERS[mode](run.topology))
+    run.rounds = list(plan_rounds(run.topology, mode))
     if needs_gpus(rungs):
         yield from find_gpus(run)
+    rated = next((name for name in rungs if name in PATH_RUNGS and PATH_RUNGS[name].scale == "rate"), "")
     for name in rungs:
         if name == GID:
             judge_gids(run)
         else:
+            if name == rated:
+                judge_negotiated_rates(run, PATH_RUNGS[name])
             yield from _climb(run, PATH_RUNGS[name])
     after = yield from read_facts(run)
     changes = {
@@ -107,21 +113,33 @@ def _climb(run: ProofState, rung: Rung) -> Generator[Sheet, Answers, None]:
     planned = [test for tests in by_round for test in tests if rung.tests_isolation or not test.is_isolated]
     readings = yield from _measure(run, rung, rung.name, planned)
     results = judge_readings(rung, planned, readings, run.facts, run.share)
-    run.results += results
-    for result in results:
-        if result.finding.verdict not in {"pass", "warn"}:
-            is_open = result.finding.verdict == "not-tested"
-            stop = Stop(result.finding.reason, result.node) if is_open else Stop(f"{rung.name} did not pass")
-            run.stops.setdefault(result.test._replace(source_port=None), stop)
     if rung.scale != "latency":
         values = {result.test: _get_value(result) for result in results}
         columns = [[values.get(test, math.nan) for test in tests] for tests in by_round]
-        blame = yield from _blame(run, rung, list(zip(rounds, columns, strict=True)))
+        repeated: list[PathResult] = []
+        blame = yield from _blame(run, rung, list(zip(rounds, columns, strict=True)), repeated)
         run.culprits += (
             RungCulprit(rung.name, culprit, look=rung.look if culprit.kind == "port" else "")
             for culprit in blame.culprits
         )
         run.undecided += ((rung.name, port) for port in blame.undecided)
+        results = replace_cleared(results, repeated, blame, run.topology)
+    run.results += [*results, *_list_unpaired(run, rung, planned)]
+    for result in results:
+        if result.finding.verdict not in {"pass", "warn"}:
+            is_open = result.finding.verdict == "not-tested"
+            stop = Stop(result.finding.reason, result.node) if is_open else Stop(f"{rung.name} did not pass")
+            run.stops.setdefault(result.test._replace(source_port=None), stop)
+
+
+def _list_unpaired(run: ProofState, rung: Rung, planned: Iterable[PlannedTest]) -> Iterator[PathResult]:
+    """Yield a result for each port that no test of a rung has, with the reason."""
+    paired = {port for test in planned for port in (test.a, test.b)}
+    for port, end in run.ends.items():
+        if port not in paired:
+            stop = _find_port_stop(run, rung, port) or Stop(explain_unpaired(run.topology, run.mode, port), end.node)
+            finding = PathFinding("not-tested", rung.transport, None, stop.reason)
+            yield PathResult(rung.name, PlannedTest(0, "port", port, port), finding, node=stop.node)
 
 
 def _fit_round(tests: Round, rung: Rung) -> Round:
@@ -132,8 +150,10 @@ def _fit_round(tests: Round, rung: Rung) -> Round:
 def _list_tests(run: ProofState, tests: Round, number: int) -> Iterator[PlannedTest]:
     source_ports = tests.source_ports or [None] * len(tests.a)
     rails, is_split = run.topology.rails, run.plan.common.cross_rail == "isolated"
+    leaf_of = run.topology.leaf_of
     for a, b, source_port in zip(tests.a, tests.b, source_ports, strict=True):
-        yield PlannedTest(number, tests.kind, a, b, source_port, is_split and a % rails != b % rails)
+        is_isolated = is_split and a % rails != b % rails
+        yield PlannedTest(number, tests.kind, a, b, source_port, is_isolated, leaf_of[a] != leaf_of[b])
 
 
 def _get_value(result: PathResult) -> float:
@@ -202,9 +222,12 @@ def _read(run: ProofState, rung: Rung, path: ProbedPath, outputs: Mapping[int, o
 
 
 def _blame(
-    run: ProofState, rung: Rung, results: Sequence[tuple[Round, Sequence[float]]]
+    run: ProofState, rung: Rung, results: Sequence[tuple[Round, Sequence[float]]], repeated: list[PathResult]
 ) -> Generator[Sheet, Answers, Blame]:
-    """Run blame's requests; the path of a flow is not traced, so that spines stay unknown."""
+    """Run blame's requests, and append their results to `repeated`.
+
+    The path of a flow is not traced, so that spines stay unknown.
+    """
     investigation = investigate(run.topology, results)
     values: Sequence[float] | None = None
     while True:
@@ -219,4 +242,6 @@ def _blame(
         tests = list(_list_tests(run, request, 1))
         readings = yield from _measure(run, rung, f"{rung.name}, repeat {run.repeats + 1}", tests)
         run.repeats += 1
-        values = [_get_value(result) for result in judge_readings(rung, tests, readings, run.facts, run.share)]
+        judged = judge_readings(rung, tests, readings, run.facts, run.share)
+        repeated += judged
+        values = [_get_value(result) for result in judged]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -19,18 +19,20 @@ from trackbed.prove.baselines import (
     describe_regression,
     find_counterpart,
     find_regressions,
+    list_lapsed,
 )
-from trackbed.prove.culprits import ADVICE, Culprit, locate
+from trackbed.prove.culprits import ADVICE, locate
+from trackbed.prove.explanations import ResultIndex, build_finder, index_results, list_concerned
 from trackbed.prove.findings import ProofVerdict, Transport, count_verdicts
 from trackbed.prove.proof import Proof
 from trackbed.prove.results import PathResult
 from trackbed.prove.rungs import GID, RUNGS
 from trackbed.prove.state import RungCulprit
-from trackbed.prove.topology import FabricTopology
 
 _SHOWN_COUNTERS = 4
 _UNUSUAL = 2.0
-"""A counter is evidence where it rose by more than this times what is usual at ports that are not blamed."""
+"""A counter is evidence where it rose by more than this times what is usual at ports without a bad test."""
+_NOTHING_COMPARED = "; no class could be compared with the earlier proof: it needs 4 tests of like ports in both"
 _BAD: tuple[ProofVerdict, ...] = ("fail", "warn")
 
 
@@ -110,6 +112,8 @@ class ProofReport(NamedTuple):
     """Classes that are slower than in an earlier proof."""
     uncompared: tuple[str, ...]
     """Classes that the earlier proof does not have."""
+    lapsed: tuple[str, ...]
+    """Classes of the earlier proof that this one does not have."""
     repeats: int
     """Rounds that suspects added."""
     share: float
@@ -121,11 +125,14 @@ def build_report(proof: Proof, before: Sequence[ClassBaseline] | None = None) ->
 
     `before`: baselines of an earlier proof; a class that is slower than there is bad. None: there is none.
     """
-    culprits = tuple(_build_culprit(proof, culprit) for culprit in proof.culprits)
+    index, usual = index_results(proof.results), _compute_usual_rises(proof)
+    culprits = tuple(_build_culprit(proof, culprit, index, usual) for culprit in proof.culprits)
     rungs = tuple(_count_rung(proof, rung) for rung in RUNGS if any(r.rung == rung for r in proof.results))
     baselines = compute_baselines(proof)
     regressions = tuple(find_regressions(baselines, before or ()))
-    status, summary = _judge_all(culprits, rungs, regressions)
+    uncompared = tuple(_list_uncompared(baselines, before))
+    is_compared = before is None or len(uncompared) < len(baselines)
+    status, summary = _judge_all(culprits, rungs, regressions, is_compared=is_compared)
     summary += "" if proof.share == 1 else f"; at {proof.share:g} of the ports' rate"
     return ProofReport(
         status,
@@ -142,7 +149,8 @@ def build_report(proof: Proof, before: Sequence[ClassBaseline] | None = None) ->
         ),
         baselines,
         regressions,
-        tuple(_list_uncompared(baselines, before)),
+        uncompared,
+        tuple(list_lapsed(baselines, before or ())),
         proof.repeats,
         proof.share,
     )
@@ -161,7 +169,8 @@ def list_details(report: ProofReport) -> tuple[tuple[str, tuple[str, ...]], ...]
             tuple(f"{entry.verdict}  {entry.rung}  {entry.where}: {entry.reason}" for entry in report.unexplained),
         ),
         ("Slower than in the earlier proof", tuple(map(describe_regression, report.regressions))),
-        ("Not in the earlier proof", report.uncompared),
+        ("Not in the earlier proof, so not compared", report.uncompared),
+        ("In the earlier proof alone, so not compared", report.lapsed),
         ("Not tested, or not to be judged", tuple(map(_describe_untested, report.untested))),
         ("Suspect, and not decided by its repeats", report.undecided),
         ("Counters that rose", tuple(map(_describe_counter, report.counters))),
@@ -179,35 +188,41 @@ def _describe_counter(counter: CounterReport) -> str:
 
 
 def _judge_all(
-    culprits: Sequence[CulpritReport], rungs: Sequence[RungReport], regressions: Sequence[Regression]
+    culprits: Sequence[CulpritReport],
+    rungs: Sequence[RungReport],
+    regressions: Sequence[Regression],
+    *,
+    is_compared: bool,
 ) -> tuple[int, str]:
     counts = Counter[str]()
     for rung in rungs:
         counts.update(rung.verdicts)
     total = sum(counts.values())
     tally = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("pass", "warn", "fail", "unknown", "not-tested"))
-    if culprits or counts["fail"]:
-        return 1, f"broken: {total} tests planned: {tally}"
-    if counts["warn"]:
-        return 1, f"low: {total} tests planned: {tally}"
-    if regressions:
-        return 1, f"slower than before: {total} tests planned: {tally}"
-    if counts["unknown"] or counts["not-tested"] or not total:
-        return 3, f"unknown: {total} tests planned: {tally}"
-    if all(rung.transport == "ip" or rung.rung == GID for rung in rungs):
-        return 3, f"unknown: {total} tests planned: {tally}; by IP alone, no traffic of RDMA was tested"
-    return 0, f"proved: {total} tests planned: {tally}"
+    is_by_ip = all(rung.transport == "ip" or rung.rung == GID for rung in rungs)
+    verdicts: tuple[tuple[bool, int, str, str], ...] = (
+        (bool(culprits) or counts["fail"] > 0, 1, "broken", ""),
+        (counts["warn"] > 0, 1, "low", ""),
+        (bool(regressions), 1, "slower than before", ""),
+        (counts["unknown"] + counts["not-tested"] > 0 or not total, 3, "unknown", ""),
+        (is_by_ip, 3, "unknown", "; by IP alone, no traffic of RDMA was tested"),
+        (not is_compared, 3, "unknown", _NOTHING_COMPARED),
+        (True, 0, "proved", ""),
+    )
+    return next(
+        (status, f"{word}: {total} tests planned: {tally}{hint}") for applies, status, word, hint in verdicts if applies
+    )
 
 
-def _build_culprit(proof: Proof, blamed: RungCulprit) -> CulpritReport:
+def _build_culprit(proof: Proof, blamed: RungCulprit, index: ResultIndex, usual: Mapping[str, float]) -> CulpritReport:
     culprit, topology = blamed.culprit, proof.topology
-    concerned = [r for r in proof.results if r.rung == blamed.rung and _concerns(culprit, r, topology)]
+    concerned = list_concerned(index, blamed.rung, culprit, topology)
     bad = [result for result in concerned if result.finding.verdict in _BAD]
     reasons = Counter(result.finding.reason for result in bad if result.finding.reason)
     example = blamed.reason or next((reason for reason, _ in reasons.most_common(1)), "")
     tested = [result for result in concerned if result.finding.verdict not in {"unknown", "not-tested"}]
     evidence = f"{len(bad)} of {len(tested)} tests failed" + (f", such as {example}" if example else "")
-    counters = ", ".join(_list_counters(proof, bad))
+    counters = ", ".join(_list_counters(proof, bad, usual))
     nodes = tuple(topology.nodes[node] for node in culprit.nodes)
     return CulpritReport(
         blamed.rung,
@@ -223,14 +238,13 @@ def _build_culprit(proof: Proof, blamed: RungCulprit) -> CulpritReport:
     )
 
 
-def _list_counters(proof: Proof, results: Iterable[PathResult]) -> Iterator[str]:
+def _list_counters(proof: Proof, results: Iterable[PathResult], usual: Mapping[str, float]) -> Iterator[str]:
     """Yield the largest rises at ports of these results, without those that other ports have as well.
 
     A kernel counts each frame of a protocol that it does not know, such as LLDP, as rx_dropped (struct
     rtnl_link_stats64).
     """
     ports = dict.fromkeys(port for result in results for port in (result.test.a, result.test.b))
-    usual = _compute_usual_rises(proof, [port for port in proof.facts if port not in ports])
     rises = [
         (change.delta, f"{change.name} +{change.delta} ({_name_port(proof, port)})")
         for port in ports
@@ -240,8 +254,10 @@ def _list_counters(proof: Proof, results: Iterable[PathResult]) -> Iterator[str]
     yield from (text for _, text in sorted(rises, key=lambda rise: -rise[0])[:_SHOWN_COUNTERS])
 
 
-def _compute_usual_rises(proof: Proof, ports: Sequence[int]) -> dict[str, float]:
-    """Return the median rise at these ports of each counter that rose at one of them."""
+def _compute_usual_rises(proof: Proof) -> dict[str, float]:
+    """Return the median rise of each counter at the ports without a bad test, or at all where each port has one."""
+    bad = {p for r in proof.results if r.finding.verdict in _BAD for p in (r.test.a, r.test.b)}
+    ports = [port for port in proof.facts if port not in bad] or list(proof.facts)
     rises: defaultdict[str, list[int]] = defaultdict(list)
     for port in ports:
         for change in proof.counters.get(port, ()):
@@ -249,28 +265,11 @@ def _compute_usual_rises(proof: Proof, ports: Sequence[int]) -> dict[str, float]
     return {name: median([*risen, *[0] * (len(ports) - len(risen))]) for name, risen in rises.items()}
 
 
-def _concerns(culprit: Culprit, result: PathResult, topology: FabricTopology) -> bool:
-    """Return whether a test runs over what is blamed."""
-    ports = {result.test.a, result.test.b}
-    leaves = {topology.leaf_of[port] for port in ports}
-    if culprit.nodes:
-        rails = topology.rails
-        return any(port // rails in culprit.nodes and culprit.rail in {None, port % rails} for port in ports)
-    if culprit.leaves:
-        return not leaves.isdisjoint(culprit.leaves)
-    return culprit.rail is None or any(port % topology.rails == culprit.rail for port in ports)
-
-
-def find_culprit(proof: Proof, result: PathResult) -> Culprit | None:
-    """Return the culprit that explains a bad result of its rung; None if there is none."""
-    of_rung = (blamed.culprit for blamed in proof.culprits if blamed.rung == result.rung)
-    return next((culprit for culprit in of_rung if _concerns(culprit, result, proof.topology)), None)
-
-
 def _list_unexplained(proof: Proof) -> Iterator[Unexplained]:
+    find_culprit = build_finder(proof)
     for result in proof.results:
         finding, test = result.finding, result.test
-        if finding.verdict in _BAD and not find_culprit(proof, result):
+        if finding.verdict in _BAD and not find_culprit(result):
             where = " to ".join(_name_port(proof, port) for port in dict.fromkeys((test.a, test.b)))
             yield Unexplained(result.rung, finding.transport, finding.verdict, where, finding.reason)
 

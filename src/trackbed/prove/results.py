@@ -30,6 +30,8 @@ class PlannedTest(NamedTuple):
     source_port: int | None = None
     is_isolated: bool = False
     """Whether the Fabric isolates the two ports."""
+    is_far: bool = False
+    """Whether the two ports are at different leaves."""
 
 
 class PathResult(NamedTuple):
@@ -62,7 +64,7 @@ def judge_readings(
     }
     results = []
     for test, reading, limit in zip(tests, readings, limits, strict=True):
-        finding = judge_reading(rung, reading, limit, medians.get((test.kind, *limit)), share)
+        finding = judge_reading(rung, reading, limit, medians.get((test.is_far, *limit)), share)
         if test.is_isolated and finding.verdict == "pass" and not {test.a, test.b} <= reached:
             reason = "nothing arrives, but one of both ports was not seen to reach its own rail either"
             finding = finding._replace(verdict="unknown", reason=reason)
@@ -101,9 +103,9 @@ def _compute_limits(test: PlannedTest, facts: Mapping[int, PortFacts]) -> Limits
 def _compute_medians(
     tests: Sequence[PlannedTest], readings: Sequence[RungReading], limits: Sequence[Limits]
 ) -> dict[tuple[object, ...], float]:
-    """Return the median value of each class: kind of round and limits of the ports."""
+    """Return the median value of each class: within a leaf or between leaves, and limits of the ports."""
     classes: dict[tuple[object, ...], list[float]] = defaultdict(list)
     for test, reading, limit in zip(tests, readings, limits, strict=True):
         if reading.value is not None:
-            classes[test.kind, *limit].append(reading.value)
+            classes[test.is_far, *limit].append(reading.value)
     return {key: median(values) for key, values in classes.items() if len(values) >= LEAST_OF_CLASS}

@@ -91,6 +91,25 @@ def plan_matrix(topology: FabricTopology) -> Iterator[Round]:
         yield _build_round("matrix", (_shift_rails(topology, pair, shift) for pair in pair_by_circle(count, shift)))
 
 
+def plan_resting(topology: FabricTopology, rounds: Iterable[Round], kind: RoundKind) -> Round:
+    """Return a round for the ports that `rounds` test with no other port of their rail.
+
+    With an odd number of nodes one rests while each rail meets itself, and a rail may be missing on a partner. Of an
+    odd number of leaves, one port may rest in each round of a screen.
+    """
+    rails = topology.rails
+    ends = ((a, b) for tests in rounds for a, b in zip(tests.a, tests.b, strict=True))
+    paired = {port for a, b in ends if a % rails == b % rails for port in (a, b)}
+    return _build_round(kind, (_pair_resting(topology, rail, paired) for rail in range(rails)))
+
+
+def _pair_resting(topology: FabricTopology, rail: int, paired: Collection[int]) -> Iterator[Pair]:
+    ports = [port for leaf in topology.ports[rail] for port in leaf]
+    resting = [port for port in ports if port not in paired]
+    partners = resting + [port for port in ports if port in paired][: len(resting) % 2]
+    return zip(partners[::2], partners[1::2], strict=False)
+
+
 def plan_cover(topology: FabricTopology) -> Iterator[Round]:
     """Yield rounds of single flows between the leaves of a pod, each round with source ports of its own."""
     for number in range(count_rounds_of_cover(topology)):
@@ -199,6 +218,32 @@ def _build_round(kind: RoundKind, parts: Iterable[Iterable[Pair]]) -> Round:
             add_a(first)
             add_b(second)
     return Round(kind, a, b)
+
+
+def plan_rounds(topology: FabricTopology, mode: str) -> Iterator[Round]:
+    """Yield the rounds of a mode; after those of a screen or matrix, rounds of the ports that rest in it, if any."""
+    kind = _RESTING_KINDS.get(mode)
+    rounds = []
+    for tests in PLANNERS[mode](topology):
+        rounds += [tests] if kind else []
+        yield tests
+    while kind and (resting := plan_resting(topology, rounds, kind)).a:  # each pairs ports that had no partner
+        rounds.append(resting)
+        yield resting
+
+
+_RESTING_KINDS: dict[str, RoundKind] = {"screen": "far", "matrix": "matrix"}
+"""Mode -> kind of the rounds of ports that rest in it; cover tests no two ports of one leaf, full leaves none out."""
+
+
+def explain_unpaired(topology: FabricTopology, mode: str, port: int) -> str:
+    """Return why a port has no test in a mode, and what to do."""
+    rail = port % topology.rails
+    if sum(map(len, topology.ports[rail])) < _PAIR:
+        return f"no other chosen node has rail {rail}, so its port has no partner; choose another node that has it"
+    if mode == "cover":
+        return f"mode cover tests between leaves, and has no partner for its port of rail {rail}; use --mode screen"
+    return f"mode {mode} has no partner for its port of rail {rail}; use --mode screen"
 
 
 Planner = Callable[[FabricTopology], Iterator[Round]]

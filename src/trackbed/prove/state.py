@@ -39,6 +39,7 @@ class ProofState:
     plan: Plan
     topology: FabricTopology
     ends: dict[int, PathEnd]
+    mode: str = "screen"
     rounds: list[Round] = field(default_factory=list)
     facts: dict[int, PortFacts] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)

@@ -45,6 +45,11 @@ class PortEvidence(NamedTuple):
         """Return the ports of which more than half of the values are low."""
         return [port for port, low in enumerate(self.lows) if 2 * low > self.counts[port]]
 
+    def acquit(self, ports: Iterable[int]) -> None:
+        """Forget the low values of ports that repeats have shown to be sound."""
+        for port in ports:
+            self.lows[port] = 0
+
     def is_sound(self, port: int) -> bool:
         """Return whether a port has values, none of them low."""
         return self.counts[port] > 0 and not self.lows[port]

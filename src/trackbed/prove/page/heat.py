@@ -18,6 +18,7 @@ from statistics import median
 from typing import Literal, NamedTuple
 
 from trackbed.prove.culprits import Culprit
+from trackbed.prove.explanations import list_ports
 from trackbed.prove.findings import FAIL_BELOW, WARN_BELOW
 from trackbed.prove.proof import Proof
 from trackbed.prove.rungs import PATH_RUNGS
@@ -61,12 +62,8 @@ def compute_heat(proof: Proof, rung: str) -> dict[int, Heat]:
 
 def _iter_ports(culprit: Culprit, topology: FabricTopology) -> Iterator[int]:
     """Yield the ports that a culprit consists of; paths, uplinks, spines and the fabric between leaves have none."""
-    rails = topology.rails
-    if culprit.kind in {"port", "node", "unit"}:
-        for node in culprit.nodes:
-            yield from (
-                range(node * rails, (node + 1) * rails) if culprit.rail is None else (node * rails + culprit.rail,)
-            )
+    if culprit.nodes:
+        yield from list_ports(culprit, topology.rails)
     elif culprit.kind in {"rail", "leaf"}:
         for leaf in topology.ports[culprit.rail or 0]:
             if not culprit.leaves or topology.leaf_of[leaf[0]] in culprit.leaves:
