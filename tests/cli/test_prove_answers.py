@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.prove.hosts import build_plan
-from trackbed.cli.prove_answers import AnswerFile, open_answers
+from trackbed.cli.prove_answers import AnswerFile, open_answers, read_former_runs
 from trackbed.prove.kept import KeptTest, list_keys
 from trackbed.prove.proof import prove
 from trackbed.prove.sheets import Answers, Sheet
@@ -53,6 +53,12 @@ def test_what_a_killed_run_kept_is_there_and_what_has_one_end_is_not(tmp_path: P
     assert second.kept == {KEYS[0]: ({"pings": [1]}, {"pings": [2]})}
     assert (first.begun, list(second.former_runs)) == ("", [first.run_name])
     assert second.begun
+    assert read_former_runs(tmp_path / "a") == [first.run_name, second.run_name]
+
+
+def test_a_file_without_runs_or_none_has_no_former_runs(tmp_path: Path) -> None:
+    (tmp_path / "torn").write_text('{"run": "proof-1", "proof"\n{"run": ["proof-1"]}\n')
+    assert [read_former_runs(path) for path in (None, tmp_path / "absent", tmp_path / "torn")] == [[], [], []]
 
 
 @pytest.mark.parametrize("is_other_run", [False, True])

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import pytest
 from click.testing import CliRunner, Result
 
 from tests.prove.hosts import Hosts, build_plan
+from trackbed.cli import cluster_session
+from trackbed.cli import prove as prove_module
 from trackbed.cli.main import cli
 from trackbed.cli.prove import command
+from trackbed.cli.prove_record import RecordOptions, record_proof
 from trackbed.cli.prove_report import print_report, write_page
+from trackbed.fabric.plan.plan import Plan
+from trackbed.fleet.sheet_run import SheetCalls
+from trackbed.prove.proof import Proof
 from trackbed.prove.report import build_report
 from trackbed.prove.rounds import PLANNERS
 from trackbed.prove.rungs import RUNGS
+from trackbed.prove.sheets import Sheet
 
 FABRIC = Path(__file__).parents[2] / "examples" / "point-to-point.yaml"
 
@@ -37,6 +44,15 @@ def test_a_budget_counts_rounds_tests_and_seconds_and_reaches_no_host() -> None:
     assert (done.exit_code, budget["mode"], budget["coverage"]) == (0, "screen", None)
     assert [rung["rounds"] for rung in budget["rungs"]] == [3, 0, 3, 3, 3]
     assert budget["seconds"] == sum(rung["seconds"] for rung in budget["rungs"])
+
+
+def test_sheets_begin_later_in_pods_and_the_budget_says_so() -> None:
+    on_hosts, in_pods = (
+        json.loads(run("--nodes", "all", "--budget", "-o", "json", *words).stdout) for words in ([], ["--pods"])
+    )
+    later = 1 + in_pods["nodes"] / 100
+    assert in_pods["seconds"] == pytest.approx(on_hosts["seconds"] + 4 * later)
+    assert in_pods["mostSeconds"] == pytest.approx(on_hosts["mostSeconds"] + in_pods["mostSheets"] * later)
 
 
 def test_the_budget_of_a_cover_tells_the_probability_of_a_link() -> None:
@@ -70,6 +86,11 @@ def test_the_budget_of_a_cover_tells_the_probability_of_a_link() -> None:
         (["--nodes", "all", "--share", "0.1", "--mode", "cover"], "--mode cover loads links by half of their rate"),
         (["--nodes", "all", "--share", "0.1", "--rungs", "ping,tcp_bw"], "rung tcp_bw sends as fast as it can"),
         (["--nodes", "all", "--share", "0.1", "--to-cluster"], "--to-cluster keeps whether nodes reach their rate"),
+        (["--nodes", "all", "--rungs", "rdma_cm", "--to-cluster"], "--rungs has rdma_cm, which does not show that"),
+        (
+            ["--nodes", "all", "--rungs", "ping,write_lat,rdma_cm", "--to-cluster"],
+            "--rungs has rdma_cm and write_lat, which do not show that; add write_bw to it",
+        ),
         (["--nodes", "all", "--pods"], "name the image of the pods with --image"),
         (
             ["--nodes", "all", "--pods", "--image", "x", "--user", "root"],
@@ -96,6 +117,8 @@ def test_the_budget_of_a_cover_tells_the_probability_of_a_link() -> None:
             "a share of links",
             "a share of a stream",
             "a share for the cluster",
+            "no rate for the cluster",
+            "latency for the cluster",
             "no image",
             "both ways",
             "two ways on hosts",
@@ -138,6 +161,15 @@ def test_the_table_has_culprits_first_then_counts_then_what_was_not_tested(capsy
     assert lines[-1].startswith("broken: 60 tests planned: ")
 
 
+def test_the_table_shows_as_many_culprits_as_a_person_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    proof = Hosts(build_plan(4), small_mtu=[("n1", 0)]).prove(rungs=("ping",))
+    report = build_report(proof)
+    print_report(proof, report._replace(culprits=report.culprits[:1] * 23), "table", [])
+    output = capsys.readouterr().out
+    assert output.count("      saw: ") == 20
+    assert "  and 3 more; -o json has all\n" in output
+
+
 def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
     done = run("--nodes", "all", "--report", str(tmp_path / "missing" / "proof.html"))
     assert (done.exit_code, "name a place for the page with --report" in done.output) == (2, True)
@@ -150,6 +182,45 @@ def test_the_page_is_written_and_names_the_culprit(tmp_path: Path, capsys: pytes
     assert "<title>Proof of east: broken: " in page
     assert "<h3>rail 1 of n3 " in page
     assert capsys.readouterr().err == f"report: {tmp_path}/proof.html\n"
+
+
+def drive_hosts(plan: Plan, _: object, calls: SheetCalls) -> None:
+    """Answer the sheets of a command as sound hosts would."""
+    hosts, outputs = Hosts(plan), dict[int, object]()
+    while sheet := calls.advance(outputs, {}):
+        hosts.sheets.append(cast("Sheet", sheet))
+        steps = [(node, step) for tests in sheet.rounds for node, numbered in tests.steps.items() for step in numbered]
+        outputs = {step_id: hosts.answer(node, step) for node, (step_id, step) in steps}
+
+
+@pytest.mark.parametrize(
+    ("rungs", "unrecorded", "status"), [("ping", 0, 3), ("gid,write_bw", 3, 3), ("gid,write_bw", 0, 2)]
+)
+def test_a_page_that_cannot_be_written_costs_neither_the_record_nor_the_status(
+    monkeypatch: pytest.MonkeyPatch, rungs: str, unrecorded: int, status: int
+) -> None:
+    recorded: list[Proof] = []
+
+    def record(proof: Proof, *_: object) -> int:
+        recorded.append(proof)
+        return unrecorded
+
+    monkeypatch.setattr(prove_module, "run_on_hosts", drive_hosts)
+    monkeypatch.setattr(prove_module, "record_proof", record)
+    monkeypatch.setattr(prove_module, "check_railnodes", lambda _: None)
+    done = run("--nodes", "all", "--rungs", rungs, "--to-cluster", "--report", "/dev/full")
+    assert (done.exit_code, len(recorded)) == (status, 1), done.output
+    assert "cannot write /dev/full: No space left on device" in done.stderr
+
+
+def test_a_cluster_that_is_away_takes_nothing_from_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_nothing(*_: object) -> NoReturn:
+        raise SystemExit(3)
+
+    monkeypatch.setattr(cluster_session, "open_cluster", open_nothing)
+    proof = Hosts(build_plan(4)).prove()
+    options = RecordOptions(record=True, taint=False, kubeconfig=None, context=None)
+    assert record_proof(proof, build_report(proof), options) == 3
 
 
 @pytest.mark.parametrize(

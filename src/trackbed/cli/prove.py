@@ -11,12 +11,13 @@ import click
 
 from trackbed.cli.completion import complete_nodes
 from trackbed.cli.options import output_option, plan_option, refuse
-from trackbed.cli.prove_answers import AnswerFile, answers_option, open_answers
+from trackbed.cli.prove_answers import AnswerFile, answers_option, open_answers, read_former_runs
 from trackbed.cli.prove_pods import PodOptions, pod_options, run_in_pods
 from trackbed.cli.prove_record import RecordOptions, check_railnodes, record_options, record_proof
 from trackbed.cli.prove_report import check_page, print_budget, print_report, read_baselines, write_page
 from trackbed.cli.prove_source import (
     check_pairs,
+    check_recorded_rungs,
     check_share,
     from_cluster_option,
     parse_rungs,
@@ -148,10 +149,11 @@ def command(
     plan, chosen = select_plan(whole, node_set), parse_rungs(rungs)
     check_pairs(plan, mode)
     check_share(share, mode, chosen, is_recorded=record)
+    check_recorded_rungs(chosen, is_recorded=record)
     if pods.idle:
-        plan = select_idle_nodes(plan, mode, pods)
+        plan = select_idle_nodes(plan, mode, pods, read_former_runs(answers_file))
     if budget:
-        print_budget(plan, mode, chosen, output_format)
+        print_budget(plan, mode, chosen, output_format, in_pods=pods.pods)
         return
     if record:
         check_railnodes(keeping)
@@ -167,11 +169,10 @@ def command(
         proof, events = run_proof(prove(plan, mode, chosen, in_pods=pods.pods, share=share), run, answers)
         report = build_report(proof, before)
         print_report(proof, report, output_format, events)
-        if page:
-            how = "in pods" if pods.pods else f"by {ssh.launcher[0]}" if ssh.launcher else "over SSH"
-            write_page(page, proof, report, plan.common.fabric, f"{mode} {how}")
         unrecorded = record_proof(proof, report, keeping) if record else 0
-    raise SystemExit(report.status or unrecorded)
+        how = "in pods" if pods.pods else f"by {ssh.launcher[0]}" if ssh.launcher else "over SSH"
+        unwritten = write_page(page, proof, report, plan.common.fabric, f"{mode} {how}") if page else 0
+    raise SystemExit(report.status or unrecorded or unwritten)
 
 
 def _refuse_outputs(names: Sequence[str]) -> None:

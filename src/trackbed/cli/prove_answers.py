@@ -107,6 +107,18 @@ def open_answers(
         path.unlink(missing_ok=True)
 
 
+def read_former_runs(path: Path | None) -> list[str]:
+    """Return the names of the runs that a file has answers of; `open_answers` refuses one that cannot be read."""
+    if path is None:
+        return []
+    documents = []
+    with suppress(OSError), path.open("rb") as stream:
+        for line in stream:
+            with suppress(msgspec.DecodeError, RecursionError):
+                documents.append(msgspec.json.decode(line) if b'"run"' in line else None)
+    return [document["run"] for document in documents if _is_header(document)]
+
+
 def _compute_digest(plan: Plan, mode: str, rungs: Sequence[str], conditions: Sequence[str]) -> str:
     from trackbed.fabric.plan.plan_file import encode_plan
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _TERMINATED = 143
 """The exit status of a shell for a program that SIGTERM ended."""
-_START_SECONDS = 600
-"""Added to what a proof takes at most: pods start."""
 
 pod_options = combine_options(
     click.option("--pods", is_flag=True, help="From one pod on each node, with the rails that jobs get; not over SSH."),
@@ -67,14 +65,17 @@ class PodOptions(NamedTuple):
             refuse(f"{options[0]} is an option of --pods; add it, or prove over SSH without {options[0]}")
 
 
-def leave_out_busy_nodes(plan: Plan, options: PodOptions) -> Plan:
-    """Return the plan without the nodes on which a pod holds devices, and tell which these are."""
+def leave_out_busy_nodes(plan: Plan, options: PodOptions, former_runs: Sequence[str]) -> Plan:
+    """Return the plan without the nodes on which a pod holds devices, and tell which these are.
+
+    Pods of `former_runs`, which were killed, are removed before the proof goes on.
+    """
     from trackbed.cli.cluster_session import open_cluster
     from trackbed.cluster.proof.idle import find_busy_nodes
     from trackbed.fabric.host_ranges import fold_hosts
 
     with open_cluster(options.kubeconfig, options.context) as cluster:
-        busy = cluster.run(find_busy_nodes(cluster.client))
+        busy = cluster.run(find_busy_nodes(cluster.client, former_runs))
     if left_out := [node.name for node in plan.nodes if node.name in busy]:
         print_line(f"{fold_hosts(left_out)}: left out, since pods hold devices there", err=True)
     return plan._replace(nodes=tuple(node for node in plan.nodes if node.name not in busy))
@@ -97,20 +98,22 @@ def run_in_pods(
     import secrets
 
     from trackbed.cli.cluster_session import open_cluster
+    from trackbed.cluster.proof.deadline import compute_deadline, compute_start_seconds
     from trackbed.cluster.proof.objects import ProofSite
-    from trackbed.cluster.proof.run import BEGIN_SECONDS, remove_runs, run_sheets
-    from trackbed.fleet.sheet_run import MOST_RESTARTS
+    from trackbed.cluster.proof.removal import remove_runs
+    from trackbed.cluster.proof.run import run_sheets
     from trackbed.prove.budget import compute_ladder_budget
     from trackbed.prove.rungs import needs_gpus
 
-    replacing = MOST_RESTARTS * 2 * BEGIN_SECONDS  # a pod that ends, and begins anew, at the last moment each time
+    budget = compute_ladder_budget(plan, mode, rungs, compute_start_seconds(len(plan.nodes)))
     site = ProofSite(
         answers.run_name,
         options.namespace or plan.kubernetes.namespace,
         options.image or "",
         requirements,
-        int(compute_ladder_budget(plan, mode, rungs).most_seconds) + _START_SECONDS + replacing,
+        compute_deadline(budget),
         secrets.token_bytes(),
+        plan.common,
         _list_gpu_limits(plan) if needs_gpus(rungs) else {},
     )
     names = [node.name for node in plan.nodes]

@@ -56,9 +56,9 @@ def check_railnodes(options: RecordOptions) -> None:
 
 
 def record_proof(proof: Proof, report: ProofReport, options: RecordOptions) -> int:
-    """Write what a proof says of each node into the cluster; return 0, or 3 if a write was refused.
+    """Write what a proof says of each node into the cluster.
 
-    Exit with status 3 if the cluster does not respond.
+    Return 0, or the exit status if a write was refused or the cluster does not respond: the proof has its own.
     """
     from trackbed.cli.cluster_session import open_cluster
     from trackbed.cluster.proof.record import record_outcomes
@@ -66,8 +66,11 @@ def record_proof(proof: Proof, report: ProofReport, options: RecordOptions) -> i
     from trackbed.prove.node_outcomes import judge_nodes
 
     outcomes = list(judge_nodes(proof, report))
-    with open_cluster(options.kubeconfig, options.context) as cluster:
-        recorded = cluster.run(record_outcomes(cluster.client.client, outcomes, taints=options.taint))
+    try:
+        with open_cluster(options.kubeconfig, options.context) as cluster:
+            recorded = cluster.run(record_outcomes(cluster.client.client, outcomes, taints=options.taint))
+    except SystemExit as end:  # it has said why
+        return int(end.code or 0)
     for status, names in recorded.nodes.items():
         print_line(f"recorded: Proved is {status} on {fold_hosts(names)}", err=True)
     if recorded.absent:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trackbed.cli.options import emit_json, refuse
-from trackbed.cli.terminal import emit_document, escape_line, print_prose, print_styled
+from trackbed.cli.terminal import emit_document, escape_line, print_line, print_prose, print_styled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,12 +29,14 @@ _SHOWN = 20
 """Lines of a list in a table; -o json has all."""
 
 
-def print_budget(plan: Plan, mode: str, rungs: Sequence[str], output_format: str) -> None:
+def print_budget(plan: Plan, mode: str, rungs: Sequence[str], output_format: str, *, in_pods: bool) -> None:
     """Print what a proof costs: time, rounds and tests by rung."""
+    from trackbed.cluster.proof.deadline import compute_start_seconds
     from trackbed.fabric.documents import to_camel, to_document
-    from trackbed.prove.budget import compute_ladder_budget
+    from trackbed.prove.budget import START_SECONDS, compute_ladder_budget
 
-    budget = compute_ladder_budget(plan, mode, rungs)
+    start_seconds = compute_start_seconds(len(plan.nodes)) if in_pods else START_SECONDS
+    budget = compute_ladder_budget(plan, mode, rungs, start_seconds)
     if output_format == "json":
         emit_json(to_document(budget, to_camel))
         return
@@ -69,8 +71,8 @@ def check_page(page: Path | None) -> None:
         refuse(f"cannot write {page.absolute()}; name a place for the page with --report")
 
 
-def write_page(page: Path, proof: Proof, report: ProofReport, fabric: str, how: str) -> None:
-    """Write the page of a proof that has just ended. Exit with status 2 if the file cannot be written."""
+def write_page(page: Path, proof: Proof, report: ProofReport, fabric: str, how: str) -> int:
+    """Write the page of a proof that has just ended; return 0, or 2 if the file cannot be written."""
     from trackbed.prove.page.html import render_html
     from trackbed.prove.page.page import build_page
 
@@ -80,8 +82,10 @@ def write_page(page: Path, proof: Proof, report: ProofReport, fabric: str, how: 
     try:
         page.write_text(content, encoding="utf-8", errors="replace")
     except OSError as error:
-        refuse(f"cannot write {page.absolute()}: {error.strerror}")
+        print_line(f"cannot write {page.absolute()}: {error.strerror}; what is printed is the whole proof", err=True)
+        return 2
     click.echo(f"report: {page.absolute()}", err=True)
+    return 0
 
 
 def print_report(proof: Proof, report: ProofReport, output_format: str, events: Sequence[str]) -> None:
@@ -104,10 +108,11 @@ def _print_table(report: ProofReport) -> None:
 
     if report.culprits:
         print_styled(click.style("Look at this first:", bold=True))
-    for culprit in report.culprits:
+    for culprit in report.culprits[:_SHOWN]:
         where = click.style(escape_line(culprit.where), fg="red", bold=True)
         print_styled(f"  {where}  ({culprit.rung}, {culprit.transport.upper()})")
         print_prose(f"      saw: {escape_line(culprit.evidence)}\n      look: {escape_line(culprit.look)}")
+    _print_hidden(len(report.culprits))
     below, *others = list_details(report)
     _print_list(*below)
     print_table(_COLUMNS, [_build_row(rung) for rung in report.rungs])
@@ -127,5 +132,10 @@ def _print_list(title: str, lines: Sequence[str]) -> None:
         print_styled(click.style(f"{title}:", bold=True))
     for line in lines[:_SHOWN]:
         print_prose(f"  {escape_line(line)}")
-    if len(lines) > _SHOWN:
-        click.echo(f"  and {len(lines) - _SHOWN} more; -o json has all")
+    _print_hidden(len(lines))
+
+
+def _print_hidden(count: int) -> None:
+    """Say how many entries are not shown."""
+    if count > _SHOWN:
+        click.echo(f"  and {count - _SHOWN} more; -o json has all")

@@ -95,9 +95,12 @@ def select_plan(plan: Plan, node_set: str) -> Plan:
     return plan._replace(nodes=tuple(node for node in plan.nodes if node.name in names))
 
 
-def select_idle_nodes(plan: Plan, mode: str, pods: PodOptions) -> Plan:
-    """Return the plan without busy nodes. Exit with status 3 if nothing is left to test."""
-    plan = leave_out_busy_nodes(plan, pods)
+def select_idle_nodes(plan: Plan, mode: str, pods: PodOptions, former_runs: Sequence[str]) -> Plan:
+    """Return the plan without nodes that others than `former_runs` keep busy.
+
+    Exit with status 3 if nothing is left to test.
+    """
+    plan = leave_out_busy_nodes(plan, pods, former_runs)
     if not _has_tests(plan, mode):
         print_line("too few nodes are idle, so nothing was tested; run it again later", err=True)
         raise SystemExit(3)
@@ -133,6 +136,22 @@ def check_share(share: float, mode: str, rungs: Sequence[str], *, is_recorded: b
     if is_recorded:
         refuse(
             "--to-cluster keeps whether nodes reach their rate, and --share does not show that; leave out one of them"
+        )
+
+
+def check_recorded_rungs(rungs: Sequence[str], *, is_recorded: bool) -> None:
+    """Exit with status 2 if a record would prove nodes by RDMA traffic of which no rung measures the rate.
+
+    A port at a twentieth of its rate passes those. Without RDMA traffic nodes are blamed or unknown, never proved.
+    """
+    from trackbed.prove.rungs import PATH_RUNGS
+
+    paths = [PATH_RUNGS[name] for name in rungs if name in PATH_RUNGS]
+    traffic = [rung.name for rung in paths if rung.transport == "rdma"]
+    if is_recorded and traffic and not any(rung.scale == "rate" for rung in paths):
+        refuse(
+            f"--to-cluster keeps whether nodes reach their rate, and --rungs has {' and '.join(traffic)}, which"
+            f" {'do' if len(traffic) > 1 else 'does'} not show that; add write_bw to it, or leave out --to-cluster"
         )
 
 

@@ -17,7 +17,9 @@ from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +57,12 @@ class Kubelets:
     """The containers, by the names of their pods."""
     start: dict[str, Callable[[], subprocess.Popen[bytes]]] = field(default_factory=dict)
     """What starts a container, in the pod's network, whose addresses stay."""
+    uids: dict[str, str] = field(default_factory=dict)
+    """UIDs of the pods whose containers run: another pod may have the same name."""
     holds: bool = False
     """Whether containers that died are left alone for now."""
+    numbers: Iterator[int] = field(default_factory=partial(count, 1))
+    """Numbers of pods, by which each has addresses that no other one had."""
     stack: ExitStack = field(default_factory=ExitStack)
     stop: threading.Event = field(default_factory=threading.Event)
 
@@ -66,6 +72,11 @@ class Kubelets:
             pods = {
                 pod["metadata"]["name"]: pod for pod in self.client.list("v1", "Pod", self.namespace, selector=PROOF)
             }
+            present = {name: pod["metadata"]["uid"] for name, pod in pods.items()}
+            for name in [name for name in self.processes if present.get(name) != self.uids[name]]:
+                process = self.processes.pop(name)
+                process.kill()
+                process.wait()
             for name, pod in pods.items():
                 if name not in self.processes:
                     self._prepare(name, pod)
@@ -74,9 +85,6 @@ class Kubelets:
                     self._set_phase(pod, "Succeeded")
                 elif self.processes[name].poll() and pod["spec"]["restartPolicy"] == "OnFailure" and not self.holds:
                     self.processes[name] = self.start[name]()
-            for name in self.processes.keys() - pods.keys():
-                self.processes[name].kill()
-                self.processes[name].wait()
 
     def _set_phase(self, pod: dict[str, Any], phase: str) -> None:
         """Tell the phase of a pod, unless it was deleted meanwhile."""
@@ -89,12 +97,13 @@ class Kubelets:
 
     def _prepare(self, name: str, pod: dict[str, Any]) -> None:
         """Make the network and the files of a pod, and start its container."""
-        place = self.folder / name
+        number = next(self.numbers)
+        place = self.folder / f"{name}.{number}"
         place.mkdir()
         self._write_files(place, pod["spec"])
         node = find_node(pod)
         network = self.stack.enter_context(fresh_netns())
-        self._wire(network, len(self.processes) + 1, node)
+        self._wire(network, number, node)
         container = pod["spec"]["containers"][0]
         port = self._open_way(network)
         environment = {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
@@ -107,7 +116,7 @@ class Kubelets:
             with (place / "log").open("ab") as log:
                 return subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
-        self.start[name] = start
+        self.start[name], self.uids[name] = start, pod["metadata"]["uid"]
         self.processes[name] = start()
 
     def _write_files(self, place: Path, spec: dict[str, Any]) -> None:

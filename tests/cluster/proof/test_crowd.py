@@ -108,7 +108,7 @@ async def screen(kubeconfig: str, hosts: Hosts, events: list[str]) -> Proof:
         return advance_and_keep
 
     requirements = build_requirements(load_stack("network-operator-macvlan"), hosts.plan)
-    site = ProofSite("proof-crowd", SPACE, "x", requirements, 600, b"secret")
+    site = ProofSite("proof-crowd", SPACE, "x", requirements, 600, b"secret", hosts.plan.common)
     async with connect(kubeconfig) as client, connect(kubeconfig) as others:
         await others.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
         pods = Pods(others, hosts, site)

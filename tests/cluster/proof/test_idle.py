@@ -12,6 +12,7 @@ from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
 from trackbed.cli.main import cli
 from trackbed.cluster.proof.idle import holds_devices
+from trackbed.cluster.proof.objects import PROOF
 
 FABRIC = """apiVersion: trackbed.dev/v1alpha1
 kind: Fabric
@@ -69,9 +70,10 @@ def client(api_server: Path) -> Iterator[BlockingClient]:
         yield client
 
 
-def place(client: BlockingClient, node: str, resources: dict[str, Any], phase: str = "Running") -> None:
+def place(client: BlockingClient, node: str, resources: dict[str, Any], phase: str = "Running", **labels: str) -> None:
     body = pod(resources, nodeName=node, automountServiceAccountToken=False)
-    metadata = {"name": f"{node}-{'-'.join(resources['limits']).replace('/', '-')}", "namespace": "idle"}
+    name = f"{node}-{'-'.join(resources['limits']).replace('/', '-')}"
+    metadata = {"name": name, "namespace": "idle", "labels": labels}
     client.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, **body})
     client.apply(
         {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": {"phase": phase}},
@@ -99,3 +101,19 @@ def test_nodes_of_jobs_are_left_out_and_told(client: BlockingClient, api_server:
         "idle[1,3-4]: left out, since pods hold devices there",
         "too few nodes are idle, so nothing was tested; run it again later",
     ]
+
+
+def test_the_pods_of_a_killed_run_keep_no_node_busy_for_the_command_that_goes_on(
+    client: BlockingClient, api_server: Path, tmp_path: Path
+) -> None:
+    rails = {"limits": {"trackbed.dev/rail0": "1"}}
+    place(client, "resumed1", rails, **{PROOF: "proof-killed"})
+    place(client, "resumed2", rails, **{PROOF: "proof-other"})
+    (tmp_path / "fabric.yaml").write_text(FABRIC.replace("idle[1-4]", "resumed[1-4]"))
+    header = '{"proof": "of another Fabric", "run": "proof-killed", "at": "2026-11-30"}'
+    (tmp_path / "answers").write_text(f"{header}\n{{torn")
+    words = ["prove", "-f", str(tmp_path / "fabric.yaml"), "--nodes", "all", "--pods", "--idle", "--image", "x"]
+    words += ["--answers", str(tmp_path / "answers"), "--kubeconfig", str(api_server)]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 2  # by its header, once the nodes are chosen
+    assert done.stderr.splitlines()[0] == "resumed2: left out, since pods hold devices there"

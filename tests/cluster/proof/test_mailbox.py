@@ -25,7 +25,7 @@ SPACE, SECONDS = "mailboxes", 60
 
 def build_site() -> ProofSite:
     requirements = build_requirements(load_stack("network-operator-macvlan"), build_plan(2))
-    return ProofSite("proof-box", SPACE, "x", requirements, 600, b"secret")
+    return ProofSite("proof-box", SPACE, "x", requirements, 600, b"secret", build_plan(2).common)
 
 
 @pytest.fixture

@@ -24,7 +24,8 @@ def carried(name: str) -> PodRequirements:
 
 
 def build_site(name: str) -> ProofSite:
-    return ProofSite(f"proof-{name}", SPACE, "example.org/proof:1", carried(name), 900, b"secret")
+    common = planned(name, alike(4, 8), 8).common
+    return ProofSite(f"proof-{name}", SPACE, "example.org/proof:1", carried(name), 900, b"secret", common)
 
 
 STACKS = [name for name in SITES if carried(name).has_rails]

@@ -98,7 +98,7 @@ async def run(kubeconfig: str, events: list[str]) -> tuple[list[Mapping[int, Any
         return next(sheets, None)
 
     requirements = build_requirements(load_stack("network-operator-macvlan"), plan)
-    site = ProofSite("proof-new", SPACE, "x", requirements, 600, b"secret")
+    site = ProofSite("proof-new", SPACE, "x", requirements, 600, b"secret", plan.common)
     async with connect(kubeconfig) as client, connect(kubeconfig) as others:
         await others.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
         pods = Pods(others, site)

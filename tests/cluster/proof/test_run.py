@@ -125,7 +125,8 @@ def test_pods_ping_each_other_by_the_addresses_that_they_have_and_nothing_is_lef
     assert count_verdicts(done, "gid") == {"fail": 8}
     evidence = {culprit["where"]: culprit["evidence"] for culprit in done.document["culprits"]}
     assert evidence["rail 1 of gpu3"] == "its pod has no address of rail 1 (10.65.0.0/16)"
-    assert evidence["rail 0 of gpu3"].startswith("no RDMA device in its pod has a GID of 10.64.0.")  # none is here
+    reason = "7 of 7 ports, such as gpu1 rail 0: no RDMA device in its pod has a GID of 10.64.0."  # none is here
+    assert evidence["the fabric"].startswith(reason)
     assert cluster_with_kubelets.count_objects() == 0
     assert done.events[-2:] == [
         "recorded: Proved is False on gpu3",
@@ -160,7 +161,11 @@ def test_a_pod_that_is_deleted_is_lost_and_nobody_is_blamed(cluster_with_kubelet
     done = cluster_with_kubelets.prove("--rungs", "ping", react=delete_one)
     assert (done.status, done.document["culprits"]) == (3, [])
     [untested] = done.document["untested"]
-    assert (untested["nodes"], untested["reason"]) == (["gpu2"], "its pod was deleted")
+    assert (untested["nodes"], untested["reason"]) == (
+        ["gpu2"],
+        "its pod ended, and the new one has other addresses or devices",
+    )
+    assert "gpu2 was lost: its pod was deleted; its worker is started again" in done.events
     assert set(count_verdicts(done, "ping")) == {"pass", "not-tested"}
 
 

@@ -3,13 +3,15 @@
 A pod holds devices if it requests an extended resource, such as a GPU or a rail, or has a claim (DRA). The names of
 extended resources have a domain that is not kubernetes.io (IsExtendedResourceName of k8s.io/component-helpers). A
 request of 0 holds nothing, and no quota limits it. Pods of DaemonSets do not count: they are no jobs, and no node would
-ever be idle.
+ever be idle. Nor do those that a killed run of the same proof left: they are removed before it goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
+
+from trackbed.cluster.proof.objects import PROOF
 
 if TYPE_CHECKING:
     from trackbed.cluster.api.dynamic import DynamicClient
@@ -20,12 +22,12 @@ _NOTHING = "0"
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
-async def find_busy_nodes(client: DynamicClient) -> set[str]:
-    """Return the names of the nodes with a pod that holds devices. Raises KubeError."""
+async def find_busy_nodes(client: DynamicClient, former_runs: Container[str] = ()) -> set[str]:
+    """Return the names of the nodes with a pod that holds devices, and is of no former run. Raises KubeError."""
     return {
         node
         async for pod in client.iter_objects("v1", "Pod", fields=_NOT_ENDED)
-        if (node := pod["spec"].get("nodeName")) and holds_devices(pod)
+        if (node := pod["spec"].get("nodeName")) and holds_devices(pod) and _get_run(pod) not in former_runs
     }
 
 
@@ -34,6 +36,11 @@ def holds_devices(pod: Object) -> bool:
     if any(owner.get("kind") == "DaemonSet" for owner in pod.get("metadata", {}).get("ownerReferences") or ()):
         return False
     return bool(pod["spec"].get("resourceClaims")) or any(map(_is_extended, _iter_resources(pod)))
+
+
+def _get_run(pod: Object) -> str:
+    """Return the name of the proof that has a pod; empty for any other pod."""
+    return str((pod.get("metadata", {}).get("labels") or {}).get(PROOF, ""))
 
 
 def _iter_resources(pod: Object) -> Iterator[str]:

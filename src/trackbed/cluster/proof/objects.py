@@ -21,6 +21,7 @@ from trackbed.cluster.jobs.requirements import PodRequirements
 from trackbed.cluster.resources.railnode import UNPROVED_TAINT
 from trackbed.cluster.stacks.objects import Manifest, build_manifest
 from trackbed.fabric.gpus import GPU_RESOURCES
+from trackbed.fabric.plan.plan import CommonPlan
 from trackbed.fleet import boot
 from trackbed.fleet.mailbox import KEY_VARIABLE, NAME_VARIABLE
 from trackbed.fleet.task import HostTask
@@ -47,6 +48,8 @@ class ProofSite(NamedTuple):
     """Time after which kubelet ends a pod that still runs."""
     secret: bytes
     """What the keys of the pods follow from; of this run alone."""
+    common: CommonPlan
+    """Whose rails the pods have addresses of."""
     gpus: Mapping[str, Mapping[str, int]] = MappingProxyType({})
     """Node -> limits of its pod's GPUs, by their resource; no pod of another node gets one."""
 

@@ -3,7 +3,10 @@
     connect    mailbox and pod are created; the worker writes that it began. A worker that died is started again by
                kubelet in the same pod, and writes that with another token
     send       a sheet is written to the mailbox, answers of the last one are removed
-    abort      the pod is deleted; `connect` creates it anew once it is gone
+    abort      the pod is deleted; `connect` creates it anew once it is gone, as it does with one that ended by itself
+
+A pod that was made anew is asked for its ends first: what was planned and read is of the ends of the former one, and
+where the two differ, tests would blame the node for addresses that nobody has any more. Its node is lost.
 
 Two watches, of the pods and the mailboxes of this run, tell everything else. At the end, however it comes, all objects
 with the run's label are deleted, and those that earlier runs left behind.
@@ -16,31 +19,31 @@ import signal
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
 from typing import Any, Final
 
 import msgspec
 
-from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import KubeError
 from trackbed.cluster.api.paths import join_path
 from trackbed.cluster.api.reflector import Reflector
+from trackbed.cluster.proof.deadline import BEGIN_SECONDS, compute_start_seconds
 from trackbed.cluster.proof.objects import PROOF, ProofSite, build_mailbox, build_pod, build_shared
 from trackbed.cluster.proof.pods import MailboxObject, PodObject, explain_end, explain_wait, is_stuck
+from trackbed.cluster.proof.removal import build_command, list_left_behind, remove_run, remove_runs
 from trackbed.fleet.mailbox import BEGAN, ROUND_PREFIX, SHEET, name_sheet, sign, verify
-from trackbed.fleet.sheet_run import SheetCalls, SheetRun
+from trackbed.fleet.sheet_run import LATE_SECONDS, SheetCalls, SheetRun
+from trackbed.prove.pod_ends import STEP, find_ends
+from trackbed.prove.ports import FACTS_SECONDS
+from trackbed.prove.rungs.rung import PathEnd
 
-BEGIN_SECONDS: Final = 180
-"""Time in which a pod must begin: its image is pulled, its rails are attached."""
 LOOK_SECONDS: Final = 0.05
 """Changes that come within this time are looked at together."""
 REPORT_SECONDS: Final = 10
 _WRITES: Final = 64
 """Requests under way at the same time."""
-_WRITES_PER_SECOND: Final = 100
-"""Mailboxes that are surely written in a second (an assumption, not a measurement)."""
-_REMOVED: Final = ("pods", "configmaps", "serviceaccounts")
-_REMOVED_RIGHTS: Final = ("rolebindings", "roles")
 
 
 @dataclass
@@ -65,6 +68,10 @@ class _Host:
     """Set once the pod that was given up is not there any more; None if none was, or another one was created."""
     read: dict[str, str] = field(default_factory=dict)
     """Answers that were handed over, by entry."""
+    ends: Mapping[int, PathEnd] | None = None
+    """The ends of its rails that its pod has named; None if it has named none yet."""
+    comparison: int = 0
+    """Number of the sheet by which a pod that was made anew is asked for its ends; 0 if it is not asked."""
 
 
 async def run_sheets(
@@ -102,7 +109,8 @@ class _PodWorkers:
         self._failure: BaseException | None = None
         self._writes = asyncio.Semaphore(_WRITES)
         self._tasks: set[asyncio.Task[None]] = set()
-        self.start_seconds = 2.0 + len(nodes) / _WRITES_PER_SECOND
+        self._comparisons = count(-1, -1)  # sheets of the proof have numbers above 0
+        self.start_seconds = compute_start_seconds(len(nodes))
         selector = f"{PROOF}={site.name}"
         pods, mailboxes = self._locate("pods"), self._locate("configmaps")
         self._pods = Reflector(self._http, pods, PodObject, self._woken.set, labels=selector)
@@ -138,22 +146,16 @@ class _PodWorkers:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        name, namespace = self._site.name, self._site.namespace
         try:
-            for name in (self._site.name, *await self._list_left_behind()):
-                await _delete_run(self._http, self._site.namespace, name)
+            await remove_run(self._client, namespace, name)
         except KubeError as error:
-            kinds = ",".join((*_REMOVED, *_REMOVED_RIGHTS))
-            command = f"kubectl delete -n {self._site.namespace} {kinds} -l {PROOF}={self._site.name}"
-            self._report(f"not everything was removed: {error}; run: {command}")
-
-    async def _list_left_behind(self) -> list[str]:
-        """Return the names of other runs of which all pods have ended."""
-        running: dict[str, bool] = {}
-        async for pod in self._client.iter_objects("v1", "Pod", self._site.namespace, selector=PROOF):
-            name = pod["metadata"]["labels"][PROOF]
-            is_running = pod.get("status", {}).get("phase") not in {"Succeeded", "Failed"}
-            running[name] = running.get(name, False) or is_running
-        return [name for name, is_running in running.items() if not is_running and name != self._site.name]
+            self._report(f"not everything was removed: {error}; run: {build_command(namespace, name)}")
+        try:
+            left_behind = await list_left_behind(self._client, namespace, datetime.now(UTC))
+            await remove_runs(self._client, namespace, [other for other in left_behind if other != name])
+        except KubeError as error:
+            self._report(f"what earlier proofs left is not removed: {error}; the next proof tries it again")
 
     def connect(self, host: str) -> None:
         """Create a pod, or wait for its next worker."""
@@ -187,6 +189,7 @@ class _PodWorkers:
         except TimeoutError as error:
             raise KubeError(f"the one that was given up has not ended after {BEGIN_SECONDS} s") from error
         host.was_seen, host.gone = False, None
+        host.comparison = next(self._comparisons) if host.ends is not None else 0
         async with self._writes:
             await self._client.create(build_pod(self._site, host.index, host.node))
 
@@ -211,10 +214,15 @@ class _PodWorkers:
 
     def abort(self, host: str, reason: str) -> None:
         """Give a pod up."""
-        state = self._hosts[host]
-        state.gone = asyncio.Event()
-        self._close(state, reason)
-        self._spawn(self._delete_pod(self._site.name_pod(state.index)))
+        self._give_up(self._hosts[host], reason)
+
+    def _give_up(self, host: _Host, reason: str) -> None:
+        """Delete a pod, so that `connect` creates another one."""
+        host.gone = asyncio.Event()
+        if self._find_pod(host) is None:
+            host.gone.set()
+        self._close(host, reason)
+        self._spawn(self._delete_pod(self._site.name_pod(host.index)))
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
         """Call back after a time."""
@@ -265,13 +273,20 @@ class _PodWorkers:
                 if pod is None:
                     host.gone.set()
             elif pod is None and host.was_seen:
-                self._close(host, "its pod was deleted")
+                self._end(host, "its pod was deleted")
             elif pod is not None:
                 host.was_seen = True
                 if pod.has_ended:
-                    self._close(host, explain_end(pod))
+                    self._end(host, explain_end(pod))
                 elif not host.is_live and is_stuck(pod):
                     self._close(host, f"its pod cannot start{explain_wait(pod)}")
+
+    def _end(self, host: _Host, reason: str) -> None:
+        """Take in the end of a pod; one whose worker had begun may be made anew."""
+        if host.is_live:
+            self._give_up(host, reason)
+        else:
+            self._close(host, reason)
 
     def _look_at_mailboxes(self) -> None:
         for host in self._hosts.values():
@@ -285,17 +300,51 @@ class _PodWorkers:
                     self._close(host, "its worker died, and kubelet has started another")
                 host.token = token
                 if host.is_open and not host.gone:
-                    host.is_live = True
-                    self.run.handle_begin(host.node)
-            if host.is_live:
+                    self._begin(host)
+            if host.is_live or host.comparison:
                 self._hand_over(host, data)
+
+    def _begin(self, host: _Host) -> None:
+        """Take in a worker that has begun; that of a pod which was made anew has to name its ends first."""
+        if host.comparison:
+            self._spawn(self._ask_for_ends(host, host.token))
+        else:
+            host.is_live = True
+            self.run.handle_begin(host.node)
+
+    async def _ask_for_ends(self, host: _Host, token: str) -> None:
+        """Ask a worker for its ends, and close its host if it does not name them in time."""
+        rounds = [{"round": 0, "at": 0.0, "seconds": FACTS_SECONDS, "steps": [(0, STEP)]}]
+        await self._send(host, {"sheet": host.comparison, "in": 0.0, "rounds": rounds}, self.read_clock())
+        await asyncio.sleep(self.start_seconds + FACTS_SECONDS + LATE_SECONDS)
+        if host.comparison and host.token == token:
+            self._close(host, "its new pod did not say which addresses it has")
 
     def _hand_over(self, host: _Host, data: Mapping[str, str]) -> None:
         for entry, value in data.items():
             if entry.startswith(ROUND_PREFIX) and host.read.get(entry) != value:
                 host.read[entry] = value
                 for message in _parse_lines(verify(host.key, entry, value) or ""):
-                    self.run.handle_message(host.node, message)
+                    self._take_in(host, message)
+
+    def _take_in(self, host: _Host, message: Mapping[str, Any]) -> None:
+        output = message.get("output")
+        if isinstance(output, dict) and "links" in output:
+            ends = find_ends(self._site.common, host.node, output)
+            if host.comparison:
+                if message.get("sheet") == host.comparison:
+                    self._compare(host, ends)
+                return
+            host.ends = ends
+        if host.is_live:
+            self.run.handle_message(host.node, message)
+
+    def _compare(self, host: _Host, ends: Mapping[int, PathEnd]) -> None:
+        host.comparison = 0
+        if ends != host.ends:
+            self._close(host, "its pod ended, and the new one has other addresses or devices")
+        elif host.is_open:
+            self._begin(host)
 
 
 def _parse_lines(text: str) -> list[Mapping[str, Any]]:
@@ -305,17 +354,3 @@ def _parse_lines(text: str) -> list[Mapping[str, Any]]:
         with suppress(msgspec.DecodeError, RecursionError):
             messages.append(msgspec.json.decode(line))
     return [message for message in messages if isinstance(message, dict)]
-
-
-async def remove_runs(client: DynamicClient, namespace: str, names: Sequence[str]) -> None:
-    """Delete all objects of runs that were killed, so that their pods give back their rails. Raises KubeError."""
-    for name in names:
-        await _delete_run(client.client, namespace, name)
-
-
-async def _delete_run(client: Client, namespace: str, name: str) -> None:
-    """Delete all objects of a run. Raises KubeError."""
-    groups = {"/api/v1": _REMOVED, "/apis/rbac.authorization.k8s.io/v1": _REMOVED_RIGHTS}
-    for group, plurals in groups.items():
-        for plural in plurals:
-            await client.delete_all(join_path(f"{group}/namespaces", namespace, plural), f"{PROOF}={name}")
